@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -12,16 +16,73 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/store"
 )
 
 // watchCall bounds a watch's call to OpenCode, during which the watch takes no orders.
 const watchCall = 10 * time.Second
 
-// Watch completes the configuration of a watch with diverter, commands and judge as in runs; [Project.Close] ends them.
-// An empty address means [DefaultServer], or else the background service of OpenCode 2.
-func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) (err error) {
+// What a watch takes and tells.
+type (
+	WatchConfig  = watch.Config
+	WatchEntry   = watch.Entry
+	WatchRequest = watch.Request
+	WatchReport  = watch.Report
+	WatchStatus  = watch.Status
+	WatchOrder   = watch.Order
+)
+
+// The orders of a [WatchRequest].
+const (
+	WatchStop  = watch.OrderStop
+	WatchStart = watch.OrderStart
+	WatchLook  = watch.OrderLook
+	WatchTyped = watch.OrderTyped
+)
+
+// Watch keeps the user's own OpenCode sessions going until ctx ends, or with c.Once until each was looked at. An empty
+// address means [DefaultServer], or else the background service of OpenCode 2. Diverter, commands and judge are those of
+// runs; [Project.Close] ends them. Unless c.DryRun, it holds the state of watches: the error wraps [store.ErrHeld] and
+// names the process if another one does.
+func (p *Project) Watch(ctx context.Context, c WatchConfig, address string) (err error) {
+	if c.DryRun {
+		report, err := p.AskWatch(ctx, WatchRequest{})
+		if err != nil {
+			return err
+		}
+		c.Records = report.Records
+	} else {
+		if c.Store, err = p.openWatch(ctx, false); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, c.Store.Close()) }()
+		if c.Records, err = c.Store.Records(); err != nil {
+			c.Note(fmt.Sprintf("Some of what was stored cannot be read, and starts from zero: %v", err))
+		}
+	}
 	p.tryService = address == ""
 	address = cmp.Or(address, DefaultServer)
+	if err := p.equipWatch(ctx, &c, address); err != nil {
+		return err
+	}
+	w := watch.New(c)
+	if !c.DryRun {
+		server, serveErr := w.Serve(ctx, p.watchSocket(), watch.Holder{
+			PID: os.Getpid(), Command: p.opts.Command, URL: address, Since: time.Now(), Diverts: p.cfg.Blockers.Enabled,
+		})
+		if serveErr != nil {
+			return serveErr
+		}
+		defer func() { err = errors.Join(err, server.Close()) }()
+		if !c.Once {
+			p.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.dir, address)
+		}
+	}
+	return w.Run(ctx)
+}
+
+// equipWatch adds what a watch shares with runs.
+func (p *Project) equipWatch(ctx context.Context, c *WatchConfig, address string) (err error) {
 	p.diverter = p.newDiverter()
 	c.Project, c.Diverter, c.Redact, c.Logger = p.dir, p.diverter, p.secrets.Text, p.log
 	known := address
@@ -47,6 +108,51 @@ func (p *Project) Watch(ctx context.Context, c *watch.Config, address string) (e
 		c.Judge, err = p.sessionJudge(ctx, address)
 	}
 	return err
+}
+
+// AskWatch asks the running watch, or else its stored state. With an error the report has what could be read. The error
+// wraps [ErrNotServed] for orders that only a running watch carries out: [WatchLook] and [WatchTyped].
+func (p *Project) AskWatch(ctx context.Context, req WatchRequest) (report WatchReport, err error) {
+	report, err = watch.Call(ctx, p.watchSocket(), req)
+	if !errors.Is(err, ErrNotServed) || req.Order == WatchLook || req.Order == WatchTyped {
+		return report, err
+	}
+	readOnly := req.Order == ""
+	db, err := p.openWatch(ctx, readOnly)
+	switch {
+	case readOnly && errors.Is(err, fs.ErrNotExist):
+		return report, nil
+	case err != nil:
+		return report, err
+	}
+	records, unreadable := db.Records()
+	report, err = watch.New(WatchConfig{
+		Store: db, Records: records, Redact: p.secrets.Text, Logger: p.log, Show: func(WatchEntry) {},
+	}).Do(ctx, req)
+	return report, errors.Join(unreadable, err, db.Close())
+}
+
+func (p *Project) watchSocket() string { return filepath.Join(p.stateDir(), watch.SocketName) }
+
+// openWatch opens the state of watches. If another watch has it, the error names the process.
+func (p *Project) openWatch(ctx context.Context, readOnly bool) (*watch.Store, error) {
+	if !readOnly {
+		if _, err := store.EnsureDir(p.dir); err != nil {
+			return nil, err
+		}
+	}
+	path := filepath.Join(p.stateDir(), watch.FileName)
+	db, err := watch.OpenStore(path, store.Options{ReadOnly: readOnly, Timeout: LockWait, Redact: p.secrets.JSON})
+	if errors.Is(err, store.ErrHeld) {
+		who := LockOwner(path)
+		if r, err := watch.Call(ctx, p.watchSocket(), WatchRequest{}); err == nil {
+			h := r.Holder
+			who = fmt.Sprintf(": process %d, `%s`, since %s", h.PID, h.Command, h.Since.Local().Format(time.DateTime))
+		}
+		err = fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
+			who, err)
+	}
+	return db, err
 }
 
 // sessionJudge returns a function, safe for any goroutine, that judges a session as a sub-task with the user's request

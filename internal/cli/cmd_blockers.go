@@ -19,7 +19,6 @@ import (
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -106,7 +105,7 @@ func (a *app) runSwitch(ctx context.Context, word, session string) error {
 	if err := a.Blockers().Switch(ctx, session, switches()[word]); err != nil {
 		return err
 	}
-	_, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderLook})
+	_, err := a.AskWatch(ctx, project.WatchRequest{Order: project.WatchLook})
 	if err != nil && !errors.Is(err, project.ErrNotServed) {
 		a.warn("the process that watches sees the switch with the next event only: %v", err)
 	}
@@ -177,7 +176,7 @@ func (a *app) readBlockers(ctx context.Context, session string) (
 // divertedNow returns the running boulders that were started with --blockers, and whether a watch was. Processes that
 // do not answer are starting or ending, and do not count.
 func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
-	watching, _ := a.askWatch(ctx, watch.Request{})
+	watching, _ := a.AskWatch(ctx, project.WatchRequest{})
 	if there, err := a.Read(ctx); err == nil {
 		defer there.Close()
 		if there.Holder != nil {

@@ -25,7 +25,6 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -224,10 +223,10 @@ var slashCommands = []string{
 // sessionWords are the commands that apply to the session in which they are typed, unless a flag says otherwise.
 var sessionWords = []string{"status", "on", "off", "unset"}
 
-// sayToWatch asks the watch to find the session in which a word was typed, see [watch.OrderTyped].
+// sayToWatch asks the watch to find the session in which a word was typed, see [project.WatchTyped].
 func (a *app) sayToWatch(ctx context.Context, word string) error {
 	token := rand.Text()
-	report, err := watch.Call(ctx, a.watchSocket(), watch.Request{Order: watch.OrderTyped, Token: token, Word: word})
+	report, err := a.AskWatch(ctx, project.WatchRequest{Order: project.WatchTyped, Token: token, Word: word})
 	o := a.on(a.Stdout)
 	switch {
 	case errors.Is(err, project.ErrNotServed) && word == "status":

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,14 +14,12 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
 type watchOptions struct {
-	watch.Config
+	project.WatchConfig
 	attach             string
 	iterations         int
 	budget             budgetFlag
@@ -84,9 +79,9 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 	for _, other := range []string{"once", "dry-run", "continuous"} {
 		cmd.MarkFlagsMutuallyExclusive("status", other)
 	}
-	for order, short := range map[watch.Order]string{
-		watch.OrderStop:  "Send nothing to sessions until they are started again",
-		watch.OrderStart: "Watch sessions again, with all counters reset",
+	for order, short := range map[project.WatchOrder]string{
+		project.WatchStop:  "Send nothing to sessions until they are started again",
+		project.WatchStart: "Watch sessions again, with all counters reset",
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use:   string(order) + " [SESSION]",
@@ -96,7 +91,7 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 SESSION is the id of a session, or its end; without one it is about all sessions that are known. It is stored, and
 counts at once if a watch runs.`,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return a.runWatchOrder(cmd.Context(), watch.Request{Order: order, Session: strings.Join(args, "")})
+				return a.runWatchOrder(cmd.Context(), project.WatchRequest{Order: order, Session: strings.Join(args, "")})
 			},
 		})
 	}
@@ -106,7 +101,7 @@ counts at once if a watch runs.`,
 func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	c := a.Config()
 	c.Blockers.Enabled = c.Blockers.Enabled || a.blockers
-	if err := a.watchCriteria(&o.Config); err != nil {
+	if err := a.watchCriteria(&o.WatchConfig); err != nil {
 		return err
 	}
 	address := cmp.Or(o.attach, c.Watch.Attach)
@@ -118,47 +113,15 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	o.Policy, o.Budget = c.Watch.Policy, o.budget.run
 	o.Policy.Continuous = o.continuous
 	o.Policy.MaxIterations = cmp.Or(o.iterations, o.Policy.MaxIterations)
-	if o.DryRun {
-		report, err := a.askWatch(ctx, watch.Request{})
-		if err != nil {
-			return err
-		}
-		o.Records = report.Records
-	} else {
-		if o.Store, err = a.openWatch(ctx, false); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, o.Store.Close()) }()
-		if o.Records, err = o.Store.Records(); err != nil {
-			o.Note(fmt.Sprintf("Some of what was stored cannot be read, and starts from zero: %v", err))
-		}
-	}
-	if err := a.Watch(ctx, &o.Config, address); err != nil {
-		return err
-	}
-	w := watch.New(o.Config)
-	if !o.DryRun {
-		server, serveErr := w.Serve(ctx, a.watchSocket(), watch.Holder{
-			PID: os.Getpid(), Command: "manager " + strings.Join(a.Args, " "), URL: cmp.Or(address, project.DefaultServer),
-			Since: time.Now(), Diverts: c.Blockers.Enabled,
-		})
-		if serveErr != nil {
-			return serveErr
-		}
-		defer func() { err = errors.Join(err, server.Close()) }()
-		if !o.Once {
-			a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", a.Dir(), cmp.Or(address, project.DefaultServer))
-		}
-	}
-	if err = w.Run(ctx); errors.Is(err, opencode.ErrUnavailable) {
+	if err = a.Watch(ctx, o.WatchConfig, address); errors.Is(err, opencode.ErrUnavailable) {
 		err = fmt.Errorf("%w Run `opencode --port 4096` in the project (OpenCode 2: `opencode`), or say with --attach where it listens", err)
 	}
 	return err
 }
 
-func (a *app) showDecisions(o *watchOptions) func(watch.Entry) {
+func (a *app) showDecisions(o *watchOptions) func(project.WatchEntry) {
 	if a.json {
-		return func(e watch.Entry) { _ = a.printJSON(e) } // a closed pipe does not stop the watch
+		return func(e project.WatchEntry) { _ = a.printJSON(e) } // a closed pipe does not stop the watch
 	}
 	stream := a.Stderr
 	if o.DryRun || o.Once {
@@ -169,7 +132,7 @@ func (a *app) showDecisions(o *watchOptions) func(watch.Entry) {
 
 // watchCriteria sets criteria and commands. It ignores the configured done_when of runs: tests that the user did not
 // ask for here must not hold up their own session.
-func (a *app) watchCriteria(w *watch.Config) error {
+func (a *app) watchCriteria(w *project.WatchConfig) error {
 	if len(w.DoneWhen) == 0 {
 		w.DoneWhen = slices.Clone(a.Config().Watch.DoneWhen)
 	}
@@ -189,51 +152,8 @@ func (a *app) watchCriteria(w *watch.Config) error {
 	return nil
 }
 
-// openWatch opens the state of watches. If another watch has it, the error names the process.
-func (a *app) openWatch(ctx context.Context, readOnly bool) (*watch.Store, error) {
-	if !readOnly {
-		if _, err := store.EnsureDir(a.Dir()); err != nil {
-			return nil, err
-		}
-	}
-	path := filepath.Join(a.Dir(), store.DirName, watch.FileName)
-	db, err := watch.OpenStore(path, store.Options{ReadOnly: readOnly, Timeout: project.LockWait, Redact: a.secrets.JSON})
-	if errors.Is(err, store.ErrHeld) {
-		who := project.LockOwner(path)
-		if r, err := watch.Call(ctx, a.watchSocket(), watch.Request{}); err == nil {
-			h := r.Holder
-			who = fmt.Sprintf(": process %d, `%s`, since %s", h.PID, h.Command, h.Since.Local().Format(time.DateTime))
-		}
-		err = fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
-			who, err)
-	}
-	return db, err
-}
-
-func (a *app) watchSocket() string { return filepath.Join(a.Dir(), store.DirName, watch.SocketName) }
-
-// askWatch asks the running watch, or else its stored state. With an error the report has what could be read.
-func (a *app) askWatch(ctx context.Context, req watch.Request) (report watch.Report, err error) {
-	if report, err = watch.Call(ctx, a.watchSocket(), req); !errors.Is(err, project.ErrNotServed) {
-		return report, err
-	}
-	readOnly := req.Order == ""
-	db, err := a.openWatch(ctx, readOnly)
-	switch {
-	case readOnly && errors.Is(err, fs.ErrNotExist):
-		return report, nil
-	case err != nil:
-		return report, err
-	}
-	records, unreadable := db.Records()
-	report, err = watch.New(watch.Config{
-		Store: db, Records: records, Redact: a.secrets.Text, Logger: a.logger(), Show: func(watch.Entry) {},
-	}).Do(ctx, req)
-	return report, errors.Join(unreadable, err, db.Close())
-}
-
-func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
-	report, err := a.askWatch(ctx, req)
+func (a *app) runWatchOrder(ctx context.Context, req project.WatchRequest) error {
+	report, err := a.AskWatch(ctx, req)
 	ids := report.Named
 	switch {
 	case err != nil:
@@ -252,9 +172,9 @@ func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 	for _, id := range ids {
 		says := "Session %s is watched."
 		switch {
-		case req.Order == watch.OrderStop:
+		case req.Order == project.WatchStop:
 			says = "Session %s is stopped. Continue with: manager watch start %[1]s"
-		case !slices.ContainsFunc(report.Sessions, func(s watch.Status) bool { return s.SessionID == id && s.Watched }):
+		case !slices.ContainsFunc(report.Sessions, func(s project.WatchStatus) bool { return s.SessionID == id && s.Watched }):
 			says = "Session %s is watched as soon as `manager watch` finds it in OpenCode."
 		}
 		a.on(a.Stdout).Say(fmt.Sprintf(says, id))
@@ -263,7 +183,7 @@ func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 }
 
 func (a *app) runWatchStatus(ctx context.Context) error {
-	report, err := a.askWatch(ctx, watch.Request{})
+	report, err := a.AskWatch(ctx, project.WatchRequest{})
 	holder := report.Holder
 	switch {
 	case a.json:
@@ -291,14 +211,14 @@ func (a *app) watchedSession(ctx context.Context, end string) string {
 	if len(end) < view.WidthSession {
 		return ""
 	}
-	report, _ := a.askWatch(ctx, watch.Request{Session: end}) // commands that need the state report the error
+	report, _ := a.AskWatch(ctx, project.WatchRequest{Session: end}) // commands that need the state report the error
 	return strings.Join(report.Named, "")
 }
 
 func (a *app) runWhySession(ctx context.Context, id string) error {
-	report, err := a.askWatch(ctx, watch.Request{Session: id})
-	h := view.WatchHistory{Type: "watched-session-why", SessionID: id, Decisions: append([]watch.Entry{}, report.History...)}
-	if i := slices.IndexFunc(report.Sessions, func(s watch.Status) bool { return s.SessionID == id }); i >= 0 {
+	report, err := a.AskWatch(ctx, project.WatchRequest{Session: id})
+	h := view.WatchHistory{Type: "watched-session-why", SessionID: id, Decisions: append([]project.WatchEntry{}, report.History...)}
+	if i := slices.IndexFunc(report.Sessions, func(s project.WatchStatus) bool { return s.SessionID == id }); i >= 0 {
 		h.Session = &report.Sessions[i]
 	}
 	if err == nil && h.Session == nil {

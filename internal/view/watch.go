@@ -9,14 +9,14 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/project"
 )
 
 // Watch returns a function that prints a line per decision, with all also for redundant ones. The function runs only on
 // the watch's loop goroutine.
-func Watch(o page.Out, quiet, all, dryRun bool) func(watch.Entry) {
-	before := map[string]watch.Entry{}
-	return func(e watch.Entry) {
+func Watch(o page.Out, quiet, all, dryRun bool) func(project.WatchEntry) {
+	before := map[string]project.WatchEntry{}
+	return func(e project.WatchEntry) {
 		// A run creates a session per attempt. That the watch ignores them is not worth a line each.
 		known := e.Gate == enforcer.GateOwned && !dryRun || saysNothingNew(before[e.SessionID], e)
 		before[e.SessionID] = e
@@ -37,7 +37,7 @@ var silent = map[enforcer.Kind]enforcer.Gate{
 	enforcer.LetGo: enforcer.GateLetGo,
 }
 
-func saysNothingNew(before, e watch.Entry) bool {
+func saysNothingNew(before, e project.WatchEntry) bool {
 	gate, ok := silent[before.Decision]
 	return ok && e.Decision == enforcer.Wait && e.Gate == gate
 }
@@ -51,7 +51,7 @@ const (
 )
 
 // printDecision prints time, decision and reason; with which also the session.
-func printDecision(o page.Out, e watch.Entry, which bool) {
+func printDecision(o page.Out, e project.WatchEntry, which bool) {
 	of := ""
 	if which { // users name a session by the end of its id
 		title := widthTitle
@@ -63,7 +63,7 @@ func printDecision(o page.Out, e watch.Entry, which bool) {
 	o.Say(o.Dim(Clock(e.Time)), " ", of, watchWord(o.Paint, e), " ", text.Clip(e.Reason, 300))
 }
 
-func watchWord(p page.Paint, e watch.Entry) string {
+func watchWord(p page.Paint, e project.WatchEntry) string {
 	w := map[enforcer.Kind][2]string{
 		enforcer.Wait:      {"", "waits (" + string(e.Gate) + ")"},
 		enforcer.Check:     {"", "checks"},
@@ -77,7 +77,7 @@ func watchWord(p page.Paint, e watch.Entry) string {
 }
 
 // WatchStatusLine describes a watched session in one line.
-func WatchStatusLine(p page.Paint, s watch.Status) string {
+func WatchStatusLine(p page.Paint, s project.WatchStatus) string {
 	status := text.Fit(string(s.Status), widthWatchStatus)
 	switch s.Status {
 	case enforcer.Complete:
@@ -93,10 +93,10 @@ func WatchStatusLine(p page.Paint, s watch.Status) string {
 
 // WatchHistory is what `manager show --why SESSION --json` prints: one object.
 type WatchHistory struct {
-	Type      string        `json:"type"` // watched-session-why
-	SessionID string        `json:"session_id"`
-	Session   *watch.Status `json:"session"` // null if unknown
-	Decisions []watch.Entry `json:"decisions"`
+	Type      string               `json:"type"` // watched-session-why
+	SessionID string               `json:"session_id"`
+	Session   *project.WatchStatus `json:"session"` // null if unknown
+	Decisions []project.WatchEntry `json:"decisions"`
 }
 
 // IsSession reports whether text is the id of an OpenCode session.

@@ -6,13 +6,13 @@ import (
 
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/page"
-	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/project"
 )
 
 // On a narrow terminal a line of a watch is wrapped between words and indented.
 func TestWatchLine(t *testing.T) {
 	t.Parallel()
-	e := watch.Entry{
+	e := project.WatchEntry{
 		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), SessionID: "ses_0123456789XrrvZu", Title: "Two files of the settings",
 		Decision: enforcer.Send, Gate: enforcer.GateOpen, Iteration: 2,
 		Reason: "idle for 32s with 1 thing left to do, such as: Write b in the directory that the settings name",
@@ -32,10 +32,10 @@ func TestWatchLine(t *testing.T) {
 // A line that only repeats the one before is left out. It fails if a wait for another reason is left out, too.
 func TestWhatIsNotNewIsSilent(t *testing.T) {
 	t.Parallel()
-	wait := func(g enforcer.Gate) watch.Entry { return watch.Entry{Decision: enforcer.Wait, Gate: g} }
+	wait := func(g enforcer.Gate) project.WatchEntry { return project.WatchEntry{Decision: enforcer.Wait, Gate: g} }
 	for _, test := range []struct {
 		before enforcer.Kind
-		next   watch.Entry
+		next   project.WatchEntry
 		want   bool
 	}{
 		{enforcer.Send, wait(enforcer.GateInFlight), true},
@@ -43,9 +43,9 @@ func TestWhatIsNotNewIsSilent(t *testing.T) {
 		{enforcer.LetGo, wait(enforcer.GateLetGo), true},
 		{enforcer.LetGo, wait(enforcer.GateStopped), false},
 		{"", wait(enforcer.GateWork), false},
-		{enforcer.Send, watch.Entry{Decision: enforcer.Look, Gate: enforcer.GateInFlight}, false},
+		{enforcer.Send, project.WatchEntry{Decision: enforcer.Look, Gate: enforcer.GateInFlight}, false},
 	} {
-		if got := saysNothingNew(watch.Entry{Decision: test.before}, test.next); got != test.want {
+		if got := saysNothingNew(project.WatchEntry{Decision: test.before}, test.next); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
