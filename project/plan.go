@@ -230,3 +230,12 @@ func (done Criteria) namedBy(plan *boulder.Plan, criterion string) string {
 	}
 	return ""
 }
+
+// Missing says what a command needs and the project lacks: a program, a script of package.json, a target of the
+// Makefile. It is empty if nothing is known to be missing.
+func (p *Project) Missing(ctx context.Context, line string) string {
+	if program := command.Missing(ctx, p.dir, p.AgentEnv(), line); program != "" {
+		return program + " is not found"
+	}
+	return detect.Missing(os.DirFS(p.dir), line)
+}

@@ -6,21 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/page"
-	"github.com/bouldermgr/manager/internal/schema"
-	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
-	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/project"
 )
 
 func (a *app) newConfigCmd() *cobra.Command {
@@ -43,8 +38,8 @@ values are left out.`,
 
 // configReport is the --json output of `manager config show`.
 type configReport struct {
-	Type    string         `json:"type"` // config
-	Values  []config.Entry `json:"values"`
+	Type    string                `json:"type"` // config
+	Values  []project.ConfigEntry `json:"values"`
 	origins bool
 }
 
@@ -65,41 +60,18 @@ func (a *app) newInitCmd() *cobra.Command {
 .manager: share the file with ` + "`git add -f`" + `. Prints a paragraph for AGENTS.md that tells agents what manager expects of them.`,
 		Example: `  manager init >> AGENTS.md`,
 		RunE: func(*cobra.Command, []string) error {
-			if err := a.writeConfig(); err != nil {
+			path, err := a.Init()
+			if errors.Is(err, fs.ErrExist) {
+				return usagef("there is a configuration already: %s; see `manager config show`", a.pretty(path))
+			}
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprint(a.Stdout, agentsParagraph)
+			a.note("Wrote %s. For AGENTS.md:", a.pretty(path))
+			_, err = fmt.Fprint(a.Stdout, agentsParagraph)
 			return err
 		},
 	}
-}
-
-// writeConfig writes the project's configuration file and, next to it, its schema.
-func (a *app) writeConfig() error {
-	path := filepath.Join(a.Dir(), store.DirName, "config.yaml")
-	if _, err := os.Lstat(path); err == nil {
-		return usagef("there is a configuration already: %s; see `manager config show`", a.pretty(path))
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	described, err := schema.Text("config")
-	if err != nil {
-		return err
-	}
-	file := "# yaml-language-server: $schema=config.schema.json\n# Remove the # before what you want. What counts: manager config show --origin\n\n"
-	for line := range strings.Lines(config.Example) {
-		file += text.If(line != "\n", "# ") + line
-	}
-	if _, err := store.EnsureDir(a.Dir()); err != nil {
-		return err
-	}
-	for name, data := range map[string][]byte{"config.schema.json": described, "config.yaml": []byte(file)} {
-		if err := statedir.Write(a.Dir(), store.DirName+"/"+name, data); err != nil {
-			return err
-		}
-	}
-	a.note("Wrote %s. For AGENTS.md:", a.pretty(path))
-	return nil
 }
 
 func (a *app) newValidateCmd() *cobra.Command {
@@ -158,19 +130,19 @@ func (r *validReport) Print(o page.Out) {
 
 func (a *app) newSchemaCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema [flags] " + strings.Join(schema.Names, "|"),
+		Use:   "schema [flags] " + strings.Join(project.Schemas(), "|"),
 		Short: "Print the JSON Schema of plan files, of the configuration, or of events",
 		Long: `Prints what a plan file or a configuration may hold, or what an event of ` + "`--json`" + ` looks like, as JSON Schema (draft 2020-12).
 ` + "`manager plan`" + ` writes the schema of plans next to .manager/plan.yaml, and names it there for editors.`,
 		Example: `  manager schema config > .manager/config.schema.json
   # the first line of .manager/config.yaml, for YAML language servers:
   # yaml-language-server: $schema=config.schema.json`,
-		ValidArgs: schema.Names,
+		ValidArgs: project.Schemas(),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if !slices.Contains(schema.Names, args[0]) {
+			if !slices.Contains(project.Schemas(), args[0]) {
 				return usagef("there is no schema %q: use plan, config or events", args[0])
 			}
-			text, err := schema.Text(args[0])
+			text, err := project.Schema(args[0])
 			if err == nil {
 				_, err = a.Stdout.Write(text)
 			}

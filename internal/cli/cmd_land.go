@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -92,7 +91,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	case "":
 		own = !ask && b.Boulder.Isolation == boulder.IsolationAuto
 		how.How = text.If(own, boulder.LandedFiles)
-	case config.LandAsk:
+	case project.LandAsk:
 	default:
 		how.How = string(configured)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,8 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bouldermgr/manager/boulder"
-	runcmd "github.com/bouldermgr/manager/internal/command"
-	"github.com/bouldermgr/manager/internal/detect"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
@@ -174,11 +171,7 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 	warned := map[string]bool{}
 	look := func(line, whose string) {
-		missing := detect.Missing(os.DirFS(a.Dir()), line)
-		if program := runcmd.Missing(ctx, a.Dir(), a.AgentEnv(), line); program != "" {
-			missing = program + " is not found"
-		}
-		if missing != "" && !warned[missing] {
+		if missing := a.Missing(ctx, line); missing != "" && !warned[missing] {
 			warned[missing] = true
 			a.warn("%s, and the gate `%s` %s needs it", missing, line, whose)
 		}
