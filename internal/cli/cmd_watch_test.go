@@ -10,8 +10,9 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
-	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/projecttest"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -63,10 +64,10 @@ func watches(t *testing.T, client *opencode.Client, project string, env []string
 }
 
 // untilComplete returns the session's decisions up to its completion. Of other sessions only the owner may be said.
-func (w *watching) untilComplete() (all []watch.Entry) {
+func (w *watching) untilComplete() (all []project.WatchEntry) {
 	w.t.Helper()
 	for w.events.Scan() {
-		var e watch.Entry
+		var e project.WatchEntry
 		if err := json.Unmarshal(w.events.Bytes(), &e); err != nil || e.Type != "decision" {
 			w.t.Fatalf("%s: %v", w.events.Text(), err)
 		}
@@ -145,26 +146,13 @@ func TestWatchCommand(t *testing.T) {
 // A session that is not the user's is not shown as watched when no watch runs, either.
 func TestWatchStatusOfRuns(t *testing.T) {
 	t.Parallel()
-	project := t.TempDir()
-	dir, err := store.EnsureDir(project)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := watch.OpenStore(filepath.Join(dir, watch.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, decisions := t.TempDir(), []project.WatchEntry{}
 	for _, gate := range []enforcer.Gate{enforcer.GateOwned, enforcer.GateIdle} {
-		id := "ses_" + string(gate)
-		if err := db.Save([]watch.Record{{SessionID: id}}, watch.Entry{SessionID: id, Decision: enforcer.Wait, Gate: gate}); err != nil {
-			t.Fatal(err)
-		}
+		decisions = append(decisions, project.WatchEntry{SessionID: "ses_" + string(gate), Decision: enforcer.Wait, Gate: gate})
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, project, exitOK, []string{"watch", "--status"}, "ses_idle", "!ses_owned")
-	expect(t, project, exitOK, []string{"watch", "--status", "--verbose"}, "ses_idle", "ses_owned")
+	projecttest.Watched(t, dir, decisions...)
+	expect(t, dir, exitOK, []string{"watch", "--status"}, "ses_idle", "!ses_owned")
+	expect(t, dir, exitOK, []string{"watch", "--status", "--verbose"}, "ses_idle", "ses_owned")
 }
 
 // watchWithCriteria has a session continue until the command that stands in for a language server passes and the judge

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 )
@@ -39,7 +38,7 @@ func TestGraphWhileItRuns(t *testing.T) {
 	before, _, _ := command(project, "graph")
 	limits := orchestrator.DefaultLimits()
 	limits.Attempts = 7
-	holdAs(t, project, control.Holder{PID: 42, Running: []string{sampleID}, Limits: &limits})
+	holdAs(t, project, processAt{PID: 42, Running: []string{sampleID}, Limits: &limits})
 	during, _, code := command(project, "graph")
 	want := strings.Replace(before, "attempt 2 of 3", "attempt 2 of 7", 1)
 	if diff := cmp.Diff(want, during); diff != "" || code != exitOK || want == before {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
 )
 
@@ -92,7 +91,7 @@ func TestLogsTellASession(t *testing.T) {
 func TestFollowEndsByInterrupt(t *testing.T) {
 	t.Parallel()
 	project := transcriptSample(t)
-	holdAs(t, project, control.Holder{PID: 42})
+	holdAs(t, project, processAt{PID: 42})
 	signals := make(chan os.Signal, 1)
 	defer close(signals)
 	var stderr strings.Builder

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/view"
 )
@@ -122,7 +121,7 @@ func TestFollow(t *testing.T) {
 	s := newSample(t)
 	s.Play()
 	project := s.store()
-	db, server := holdAs(t, project, control.Holder{PID: 42})
+	db, server := holdAs(t, project, processAt{PID: 42})
 	printed, done := follow(Env{Args: []string{"logs", "-f", "--json", "-C", project}, Stderr: io.Discard})
 	for range s.Events {
 		printed.Scan()

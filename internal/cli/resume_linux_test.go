@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
 )
 
@@ -16,7 +15,7 @@ func TestDeclineThePlanOfAServer(t *testing.T) {
 	s.Apply(boulder.Planned{Revision: 1, Plan: boulder.PlanRevision{Number: 1, Plan: samples.Plan(), Hash: "abcdef0123456789"}})
 	s.Apply(boulder.StatusChanged{Status: boulder.Paused})
 	project := s.store()
-	db, server := holdAs(t, project, control.Holder{PID: 42, Command: "manager serve", Serves: true})
+	db, server := holdAs(t, project, processAt{PID: 42, Command: "manager serve", Serves: true})
 	server.SetSteerer(onDisk{db})
 	expect(t, project, exitUsage, []string{"resume"}, "the plan of boulder "+sampleID+" waits for approval: resume it on a terminal")
 
@@ -52,7 +51,7 @@ func TestDeclineTheReplanOfAServer(t *testing.T) {
 	}})
 	s.Apply(boulder.StatusChanged{Status: boulder.Paused})
 	project := s.store()
-	db, server := holdAs(t, project, control.Holder{PID: 42, Command: "manager serve", Serves: true})
+	db, server := holdAs(t, project, processAt{PID: 42, Command: "manager serve", Serves: true})
 	server.SetSteerer(onDisk{db})
 	p := openPTY(t)
 	done := make(chan int)

@@ -17,15 +17,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/projecttest"
 	"github.com/bouldermgr/manager/store"
 )
 
+// processAt is here because a variable project hides the package.
+type processAt = project.Holder
+
 // hold opens a project's database as a run does, and serves it.
-func hold(t *testing.T, project string, steered bool) (*store.DB, *control.Server) {
+func hold(t *testing.T, project string, steered bool) (*store.DB, *projecttest.Server) {
 	t.Helper()
-	db, server := holdAs(t, project, control.Holder{
+	db, server := holdAs(t, project, processAt{
 		PID: 42, Running: []string{sampleID}, Command: "manager run", Since: sampleStart,
 	})
 	if steered {
@@ -34,19 +38,10 @@ func hold(t *testing.T, project string, steered bool) (*store.DB, *control.Serve
 	return db, server
 }
 
-func holdAs(t *testing.T, project string, holder control.Holder) (*store.DB, *control.Server) {
+func holdAs(t *testing.T, project string, holder processAt) (*store.DB, *projecttest.Server) {
 	t.Helper()
 	db := openState(t, project)
-	server, err := control.Serve(t.Context(), filepath.Join(project, store.DirName, control.SocketName), holder, db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db, server
+	return db, projecttest.Serve(t, project, holder, db)
 }
 
 // An order has the same effect with and without a process that holds the database; only who carried it out differs.
@@ -146,7 +141,7 @@ func TestOrdersAreNotTaken(t *testing.T) {
 	project := interrupted(t)
 	hold(t, project, false)
 	beginning := interrupted(t)
-	db, server := holdAs(t, beginning, control.Holder{PID: 42, Command: "manager run"})
+	db, server := holdAs(t, beginning, processAt{PID: 42, Command: "manager run"})
 	server.SetSteerer(onDisk{db})
 	var both sync.WaitGroup // each retries for a while
 	both.Go(func() { expect(t, project, exitHeld, []string{"pause"}, "try again") })
@@ -170,7 +165,7 @@ func TestHeldSilently(t *testing.T) {
 		openState(t, project)
 		who := ""
 		if socket {
-			l, err := net.Listen("unix", filepath.Join(dir, control.SocketName))
+			l, err := net.Listen("unix", projecttest.Socket(project))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +208,7 @@ func overSample(t *testing.T) (project string) {
 func TestDeadSocketIsNoObstacle(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)
-	l, err := net.Listen("unix", filepath.Join(project, store.DirName, control.SocketName))
+	l, err := net.Listen("unix", projecttest.Socket(project))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,21 +6,21 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project/projecttest"
 	"github.com/bouldermgr/manager/store"
 )
 
 func TestWaitByState(t *testing.T) {
 	t.Parallel()
-	ours := &control.Holder{Running: []string{sampleID}}
-	other := &control.Holder{Running: []string{"other"}}
-	starting := &control.Holder{}
-	server := &control.Holder{Serves: true}
-	serving := &control.Holder{Serves: true, Running: []string{sampleID}}
+	ours := &processAt{Running: []string{sampleID}}
+	other := &processAt{Running: []string{"other"}}
+	starting := &processAt{}
+	server := &processAt{Serves: true}
+	serving := &processAt{Serves: true, Running: []string{sampleID}}
 	for _, test := range []struct {
 		status  boulder.Status
-		holder  *control.Holder
+		holder  *processAt
 		blocked bool // a sub-task is blocked
 		done    int  // exit code of --for done; -1: keeps waiting
 		block   int  // exit code of --for blocked
@@ -77,27 +77,27 @@ func TestWaitEnds(t *testing.T) {
 	pause := boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"}
 	for _, test := range []struct {
 		name string
-		end  func(db *store.DB, server *control.Server, s *sample)
+		end  func(db *store.DB, server *projecttest.Server, s *sample)
 		want int
 		says string
 	}{
-		{"over", func(db *store.DB, server *control.Server, s *sample) {
+		{"over", func(db *store.DB, server *projecttest.Server, s *sample) {
 			s.Finish()
 			s.commit(db)
 			server.Notify()
 		}, exitPartial, ""},
-		{"paused", func(db *store.DB, server *control.Server, s *sample) {
+		{"paused", func(db *store.DB, server *projecttest.Server, s *sample) {
 			s.Apply(pause)
 			s.commit(db)
 			server.Notify()
 		}, exitWaiting, "waiting for the user: paused by the user\nNothing is lost. Continue with: manager resume " + sampleID + "\n"},
-		{"paused, and gone", func(db *store.DB, server *control.Server, s *sample) {
+		{"paused, and gone", func(db *store.DB, server *projecttest.Server, s *sample) {
 			s.Apply(pause)
 			s.commit(db)
 			server.Close()
 			db.Close()
 		}, exitWaiting, "manager resume " + sampleID},
-		{"killed", func(db *store.DB, server *control.Server, _ *sample) {
+		{"killed", func(db *store.DB, server *projecttest.Server, _ *sample) {
 			server.Close()
 			db.Close()
 		}, exitWaiting, "was interrupted: no process runs it\nNothing is lost. Continue with: manager resume " + sampleID},
@@ -145,7 +145,7 @@ func TestCopy(t *testing.T) {
 	s.Play()
 	project := s.store()
 	expect(t, project, exitError, []string{"attach"}, "start `manager-temporal gateway`", "!manager resume")
-	db, server := holdAs(t, project, control.Holder{Serves: true})
+	db, server := holdAs(t, project, processAt{Serves: true})
 	expect(t, project, exitOK, []string{"status"}, "interrupted: no process runs it", "!a copy")
 	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"})
 	s.commit(db)

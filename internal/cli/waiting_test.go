@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
@@ -24,7 +23,7 @@ func TestStatusBesideOtherBoulders(t *testing.T) {
 	}
 	limits := orchestrator.DefaultLimits()
 	limits.Models = []orchestrator.ModelLimit{{Pattern: "test/small", Limit: 1}}
-	holdAs(t, project, control.Holder{
+	holdAs(t, project, processAt{
 		PID: 42, Command: "manager serve", Since: sampleStart, Serves: true, Running: []string{first, second},
 		Limits: &limits,
 	})

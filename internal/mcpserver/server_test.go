@@ -17,10 +17,10 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/mcpserver"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/projecttest"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -354,7 +354,7 @@ func TestRefusals(t *testing.T) {
 		w.refuses(test.tool, test.arguments, test.says)
 	}
 	if all, err := os.ReadDir(filepath.Join(w.dir, store.DirName)); err != nil || slices.ContainsFunc(all, func(e os.DirEntry) bool {
-		return e.Name() == control.SocketName
+		return e.Name() == filepath.Base(projecttest.Socket(w.dir))
 	}) {
 		t.Errorf("a server was begun: %v, %v", all, err)
 	}
@@ -473,12 +473,8 @@ func TestWait(t *testing.T) {
 		}
 	}
 	commit()
-	holder := control.Holder{PID: 42, Running: []string{sample.ID}, Command: "manager run"}
-	server, err := control.Serve(t.Context(), filepath.Join(w.dir, store.DirName, control.SocketName), holder, db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Close() })
+	holder := project.Holder{PID: 42, Running: []string{sample.ID}, Command: "manager run"}
+	projecttest.Serve(t, w.dir, holder, db)
 	cursor := float64(s.State.Boulder.Seq)
 	began := time.Now()
 	quiet := w.result("wait", "wait", args{"boulder": sample.ID, "cursor": cursor, "seconds": 1})

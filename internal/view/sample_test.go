@@ -11,7 +11,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
@@ -52,15 +51,15 @@ func compare(t *testing.T, name, got string) {
 	golden.Compare(t, filepath.Join("golden", name), clocks.ReplaceAllString(stamps.ReplaceAllString(got, "DATE TIME ZONE"), "TIME"))
 }
 
-func holder() *control.Holder {
-	return &control.Holder{PID: 42, Command: "manager run", Since: sample.Began, Running: []string{sample.ID}}
+func holder() *project.Holder {
+	return &project.Holder{PID: 42, Command: "manager run", Since: sample.Began, Running: []string{sample.ID}}
 }
 
-func readingOf(s *sample.Boulder, holder *control.Holder) *project.Reading {
+func readingOf(s *sample.Boulder, holder *project.Holder) *project.Reading {
 	return &project.Reading{Snapshot: s.State.Snapshot(), Events: s.Events, Holder: holder, Limits: orchestrator.DefaultLimits(), Now: s.Now}
 }
 
-func statusText(t *testing.T, s *sample.Boulder, holder *control.Holder) string {
+func statusText(t *testing.T, s *sample.Boulder, holder *project.Holder) string {
 	t.Helper()
 	status := NewStatus(readingOf(s, holder))
 	if status.Total != s.State.Boulder.Tally.Planned {

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -190,14 +189,14 @@ func TestStatusOfUsedUpBudget(t *testing.T) {
 func TestStatusView(t *testing.T) {
 	t.Parallel()
 	holder := holder()
-	other := &control.Holder{PID: 43, Command: "manager run", Since: sample.Began, Running: []string{"another"}}
+	other := &project.Holder{PID: 43, Command: "manager run", Since: sample.Began, Running: []string{"another"}}
 	running := after(t, (*sample.Boulder).Play)
 	paused := after(t, (*sample.Boulder).Play)
 	paused.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
 	over := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
 	for name, test := range map[string]struct {
 		sample *sample.Boulder
-		holder *control.Holder
+		holder *project.Holder
 	}{
 		"status_planning": {sample.New(t, sample.ID), holder}, "status_running": {running, holder},
 		"status_interrupted": {running, other}, "status_paused": {paused, nil}, "status_over": {over, holder},
@@ -262,7 +261,7 @@ func TestListedWithoutProcess(t *testing.T) {
 		if got := NewListItem(item, nil); got.Shown() != want {
 			t.Errorf("%s without a process: %s", status, got.Shown())
 		}
-		if got := NewListItem(item, &control.Holder{Running: []string{"b"}}); got.Shown() != string(status) {
+		if got := NewListItem(item, &project.Holder{Running: []string{"b"}}); got.Shown() != string(status) {
 			t.Errorf("%s at work: %s", status, got.Shown())
 		}
 	}

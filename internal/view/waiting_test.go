@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
@@ -269,7 +268,7 @@ func TestReceiptOfACrash(t *testing.T) {
 	if got := NewReceipt(r).WorkedMS; got != 61_000 {
 		t.Errorf("after a crash: %d ms", got)
 	}
-	r.Holder = &control.Holder{Running: []string{"b1"}}
+	r.Holder = &project.Holder{Running: []string{"b1"}}
 	if got := NewReceipt(r).WorkedMS; got != 36_060_000 {
 		t.Errorf("at work: %d ms", got)
 	}
