@@ -20,7 +20,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/config"
-	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
@@ -286,17 +285,4 @@ func ConfigHome(getenv func(string) string) string {
 		home = filepath.Join(getenv("HOME"), ".config")
 	}
 	return home
-}
-
-// Notifier returns the notifier that the configuration describes. It may have neither command nor webhook.
-func (p *Project) Notifier() (*notify.Notifier, error) {
-	c := p.cfg.Notify
-	webhook, err := c.Address(p.getenv)
-	if err != nil {
-		return nil, &UsageError{Err: err}
-	}
-	env, err := p.environ()
-	return &notify.Notifier{
-		Command: c.Program(), Dir: p.dir, Env: env, Webhook: webhook, Timeout: c.Timeout, Logger: p.log,
-	}, err
 }

@@ -13,10 +13,8 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/internal/tracing"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 )
@@ -25,7 +23,7 @@ import (
 type ending struct {
 	*app
 	db       project.Reader
-	notifier *notify.Notifier
+	notifier *project.Notifier
 
 	id           string
 	complete     *boulder.TaskComplete // nil: the run is not complete
@@ -60,18 +58,18 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 // dueNotification returns the notification that is due during a run: a model is limited for ten minutes or more (once
 // per limit); a session waits for a reply, or a sub-task for an answer while others continue (once per run). A run
 // with nothing else to do ends at once, with the notification of its end.
-func (e *ending) dueNotification(ctx context.Context, event boulder.Event) (what notify.Event, until time.Time) {
+func (e *ending) dueNotification(ctx context.Context, event boulder.Event) (what project.NotifyEvent, until time.Time) {
 	switch b := event.Body.(type) {
 	case boulder.Cooled:
 		if b.Until.Sub(event.Time) >= 10*time.Minute && !event.Time.Before(e.limited[b.Model]) {
 			e.limited[b.Model] = b.Until
-			return notify.Limited, b.Until
+			return project.NotifyLimited, b.Until
 		}
 	case boulder.BlockerRaised:
 		ask := b.Blocker.Ask
 		if !e.held && ask != nil && ask.Reply == boulder.ReplyWaiting && !b.Blocker.Status.Settled() {
 			e.held = true
-			return notify.Blocked, until
+			return project.NotifyBlocked, until
 		}
 	case boulder.Parked:
 		d, _ := e.db.Get(ctx, e.id) // errors show at the end
@@ -81,7 +79,7 @@ func (e *ending) dueNotification(ctx context.Context, event boulder.Event) (what
 		others := slices.ContainsFunc(d.Attempts, func(t *boulder.Attempt) bool { return !t.Status.Terminal() })
 		if !e.parked && asked && others {
 			e.parked = true
-			return notify.Blocked, until
+			return project.NotifyBlocked, until
 		}
 	}
 	return "", until
@@ -108,10 +106,10 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	if err != nil {
 		e.warn("the report of boulder %s could not be written: %v", e.id, err)
 	}
-	if to := e.Config().Tracing.Endpoint; to != "" {
+	if e.Config().Tracing.Endpoint != "" {
 		events, err := e.db.Events(context.WithoutCancel(ctx), e.id, 0, 0)
 		if err == nil {
-			err = tracing.Export(context.WithoutCancel(ctx), to, events)
+			err = e.SendTrace(context.WithoutCancel(ctx), events)
 		}
 		if err != nil {
 			e.warn("the trace of boulder %s was not sent: %v", e.id, err)
@@ -148,28 +146,28 @@ func (e *ending) withReportPath(path string, runErr error) error {
 	return nil
 }
 
-func (e *ending) wants(what notify.Event) bool {
+func (e *ending) wants(what project.NotifyEvent) bool {
 	return what != "" && e.Config().Notify.Wants(what)
 }
 
 // eventOf returns the event for the end of a run, or "" if the user ended it.
-func eventOf(runErr error) notify.Event {
+func eventOf(runErr error) project.NotifyEvent {
 	_, spent := errors.AsType[*orchestrator.BudgetError](runErr)
 	switch code := exitCode(runErr); {
 	case code == exitOK:
-		return notify.Finished
+		return project.NotifyFinished
 	case code == exitInterrupted || errors.Is(runErr, orchestrator.ErrDeclined):
 		return ""
 	case code == exitWaiting && spent:
-		return notify.Budget
+		return project.NotifyBudget
 	case code == exitWaiting:
-		return notify.Blocked
+		return project.NotifyBlocked
 	}
-	return notify.Failed
+	return project.NotifyFailed
 }
 
-func (e *ending) send(ctx context.Context, made *report.Report, what notify.Event, code *int, path string, until time.Time) {
-	err := e.notifier.Send(ctx, notify.Message{
+func (e *ending) send(ctx context.Context, made *report.Report, what project.NotifyEvent, code *int, path string, until time.Time) {
+	err := e.notifier.Send(ctx, project.Notification{
 		Event: what, Time: made.MadeAt, BoulderID: made.BoulderID, Status: made.Status, Title: titleOf(what, made, until),
 		Project: filepath.Base(e.Dir()), Tally: made.Tally, Awaited: len(made.Awaited()), ExitCode: code,
 		Report: filepath.ToSlash(path),
@@ -182,19 +180,19 @@ func (e *ending) send(ctx context.Context, made *report.Report, what notify.Even
 }
 
 // titleOf returns a notification as a sentence, without text from the user, a model or an agent.
-func titleOf(what notify.Event, made *report.Report, until time.Time) string {
-	says := map[notify.Event]string{
-		notify.Finished: "is done", notify.Budget: "has used its budget up", notify.Blocked: "waits for the user",
-		notify.Failed: "was broken off by an error", notify.Limited: "is limited until " + text.Until(until, made.MadeAt),
+func titleOf(what project.NotifyEvent, made *report.Report, until time.Time) string {
+	says := map[project.NotifyEvent]string{
+		project.NotifyFinished: "is done", project.NotifyBudget: "has used its budget up", project.NotifyBlocked: "waits for the user",
+		project.NotifyFailed: "was broken off by an error", project.NotifyLimited: "is limited until " + text.Until(until, made.MadeAt),
 	}[what]
 	awaited := made.Awaited() // first the session that will continue first
-	if what == notify.Blocked && len(awaited) > 0 {
+	if what == project.NotifyBlocked && len(awaited) > 0 {
 		says += ", with " + text.Plural(len(awaited), "question")
 	}
 	switch {
-	case what == notify.Failed && made.Status.Terminal():
+	case what == project.NotifyFailed && made.Status.Terminal():
 		says = "is over, and not everything is done"
-	case what != notify.Blocked:
+	case what != project.NotifyBlocked:
 	case len(awaited) > 0 && blockers.Waiting(&awaited[0].Blocker, made.MadeAt):
 		says += ", until " + awaited[0].Until.UTC().Format("15:04:05 UTC")
 	case made.Running:

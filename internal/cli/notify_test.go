@@ -13,7 +13,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	samples "github.com/bouldermgr/manager/internal/golden/sample"
-	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -41,10 +40,10 @@ func TestEventOf(t *testing.T) {
 	budget := fmt.Errorf("%w: %w", orchestrator.ErrWaiting, &orchestrator.BudgetError{Reason: "used up"})
 	for _, test := range []struct {
 		err  error
-		want notify.Event
+		want project.NotifyEvent
 	}{
-		{nil, notify.Finished}, {errPartial, notify.Failed}, {errors.New("no disk"), notify.Failed},
-		{waiting, notify.Blocked}, {fmt.Errorf("%w\nGo on", budget), notify.Budget},
+		{nil, project.NotifyFinished}, {errPartial, project.NotifyFailed}, {errors.New("no disk"), project.NotifyFailed},
+		{waiting, project.NotifyBlocked}, {fmt.Errorf("%w\nGo on", budget), project.NotifyBudget},
 		{orchestrator.ErrStopped, ""}, {errInterrupted, ""}, {orchestrator.ErrCancelled, ""}, {orchestrator.ErrDeclined, ""},
 	} {
 		if got := eventOf(test.err); got != test.want {
@@ -91,7 +90,7 @@ func TestWaitingIsToldOnce(t *testing.T) {
 		got := ""
 		for _, body := range test.events {
 			what, _ := e.dueNotification(t.Context(), boulder.Event{Body: body})
-			got += map[notify.Event]string{notify.Blocked: "1", "": "0"}[what]
+			got += map[project.NotifyEvent]string{project.NotifyBlocked: "1", "": "0"}[what]
 		}
 		if got != test.want {
 			t.Errorf("%s: told %s, want %s", name, got, test.want)
@@ -113,18 +112,18 @@ func TestTitles(t *testing.T) {
 	}}}
 	until := sampleStart.Add(time.Minute).UTC().Format("15:04:05 UTC")
 	for _, test := range []struct {
-		what notify.Event
+		what project.NotifyEvent
 		made report.Report
 		want string
 	}{
-		{notify.Finished, made, "is done"},
-		{notify.Budget, made, "has used its budget up"},
-		{notify.Blocked, made, "waits for the user, with 1 question"},
-		{notify.Blocked, live, "waits for the user, with 1 question, and continues with the rest"},
-		{notify.Blocked, held, "waits for the user, with 1 question, until " + until},
-		{notify.Failed, made, "was broken off by an error"},
-		{notify.Failed, over, "is over, and not everything is done"},
-		{notify.Limited, live, "is limited until " + sampleStart.Add(time.Hour).Local().Format("15:04")},
+		{project.NotifyFinished, made, "is done"},
+		{project.NotifyBudget, made, "has used its budget up"},
+		{project.NotifyBlocked, made, "waits for the user, with 1 question"},
+		{project.NotifyBlocked, live, "waits for the user, with 1 question, and continues with the rest"},
+		{project.NotifyBlocked, held, "waits for the user, with 1 question, until " + until},
+		{project.NotifyFailed, made, "was broken off by an error"},
+		{project.NotifyFailed, over, "is over, and not everything is done"},
+		{project.NotifyLimited, live, "is limited until " + sampleStart.Add(time.Hour).Local().Format("15:04")},
 	} {
 		want := "Boulder 01k3 " + test.want + ": 1 of 3 sub-tasks completed, 2 blocked"
 		if got := titleOf(test.what, &test.made, sampleStart.Add(time.Hour)); got != want {
