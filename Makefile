@@ -41,9 +41,10 @@ test: tools ## all tests, end-to-end on the real OpenCode included
 	cd examples && $(GO) test -vet=off ./...
 
 .PHONY: test-temporal
-test-temporal: tools temporal-devserver ## the module temporal/: checks, and all tests on a real Temporal server
-	cd temporal && $(GO) vet ./... && $(GO) mod tidy -diff && $(WORKFLOWCHECK) -config workflowcheck.yaml ./flow ./limiter && \
-		$(TESTENV) $(GO) test $(TESTFLAGS) -parallel 8 ./... # these tests mostly wait
+test-temporal: tools temporal-devserver ## the modules temporal/ and cmd/manager-temporal: checks, and all tests on a real Temporal server
+	cd temporal && $(WORKFLOWCHECK) -config workflowcheck.yaml ./flow ./limiter
+	for module in temporal cmd/manager-temporal; do ( cd $$module && $(GO) vet ./... && $(GO) mod tidy -diff && \
+		$(TESTENV) $(GO) test $(TESTFLAGS) -parallel 8 ./... ); done # these tests mostly wait
 
 .PHONY: race
 race: tools ## all tests with the race detector
@@ -53,14 +54,14 @@ N ?= 200000
 
 .PHONY: simulate
 simulate: ## N (200,000) boulders in random worlds with crashes, from a fresh seed (15 min on two free cores)
-	$(GO) test ./internal/simulate -run TestSimulation -count=1 -timeout 0 -v -fresh -runs=$(N)
+	$(GO) test ./testkit/simulate -run TestSimulation -count=1 -timeout 0 -v -fresh -runs=$(N)
 
 KILLS ?= 60
 
 .PHONY: torture
 torture: tools ## kill -9 of manager and OpenCode at KILLS (60) random moments of real runs (12 s each), and at each kind of git command; 20 sessions watched at once
-	$(GO) test ./internal/cli -run 'TestKill(9|AtGit)$$' -kills=$(KILLS) -kill-seed=0 -kill-git=50 -timeout 2h -v
-	$(GO) test ./internal/watch -run ManySessions -count=1 -sessions=20 -v
+	$(GO) test ./cmd/internal/cli -run 'TestKill(9|AtGit)$$' -kills=$(KILLS) -kill-seed=0 -kill-git=50 -timeout 2h -v
+	$(GO) test ./project/internal/watch -run ManySessions -count=1 -sessions=20 -v
 
 .PHONY: check
 check: ## formatting, vet, lint, tidy
@@ -72,6 +73,7 @@ check: ## formatting, vet, lint, tidy
 	cd examples && $(GO) vet ./... && $(GO) mod tidy -diff
 	$(LINT) run ./...
 	cd temporal && $(GO) tool -modfile=../tools/go.mod golangci-lint run ./...
+	cd cmd/manager-temporal && $(GO) tool -modfile=../../tools/go.mod golangci-lint run ./...
 
 .PHONY: bench
 bench: tools build ## speed and memory, as ratios (minutes)
@@ -83,7 +85,7 @@ bench-temporal: temporal-devserver ## boulders on Temporal: overhead, histories,
 
 .PHONY: fuzz
 fuzz: ## each fuzz target with 50,000 inputs, and property tests without OpenCode ten times as long, from fresh seeds
-	tests() { git grep -l "/$$1\"" -- '*_test.go' ':!temporal' | xargs -n1 dirname | sort -u | sed 's,^,./,'; }; \
+	tests() { git grep -l "/$$1\"" -- '*_test.go' ':!temporal' ':!cmd/manager-temporal' | xargs -n1 dirname | sort -u | sed 's,^,./,'; }; \
 		RAPID_CHECKS=1000 $(GO) test -count=1 -shuffle=on $$(comm -23 <(tests rapid) <(tests octest))
 	@for pkg in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
@@ -96,7 +98,7 @@ SCREENSHOTS ?= /tmp/manager-pages
 .PHONY: look
 look: ## the pages in Chromium, with pictures in SCREENSHOTS (/tmp/manager-pages); UI_PROJECT, UI_BOULDER, UI_TASK: yours
 	mkdir -p $(SCREENSHOTS)
-	SCREENSHOTS=$(SCREENSHOTS) $(GO) test -tags chromium -count=1 -run TestChromium -v ./internal/ui
+	SCREENSHOTS=$(SCREENSHOTS) $(GO) test -tags chromium -count=1 -run TestChromium -v ./cmd/internal/web
 
 .PHONY: snapshot
 snapshot: ## what a release publishes (archives, packages, SBOMs), in dist/; the first time it builds goreleaser (minutes)

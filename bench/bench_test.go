@@ -7,28 +7,19 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/bouldermgr/manager/internal/cli"
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/managertest"
+	"github.com/bouldermgr/manager/testkit/octest"
 )
 
-// manager is the file name under which the test binary is the manager.
-const manager = "manager"
-
-// TestMain lets the test binary act as the helper processes, the manager, and the stand-in for OpenCode.
+// TestMain lets the test binary act as the helper processes and the stand-in for OpenCode.
 func TestMain(m *testing.M) {
 	octest.PlayStandIn()
-	switch {
-	case filepath.Base(os.Args[0]) == manager:
-		os.Exit(cli.Main(cli.Env{
-			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-			Environ: os.Environ(), Signals: cli.Signals(), Executable: os.Args[0],
-		}))
-	case len(os.Args) > 1 && (os.Args[1] == bareCommand || os.Args[1] == fakeCommand):
+	if len(os.Args) > 1 && (os.Args[1] == bareCommand || os.Args[1] == fakeCommand) {
 		main()
 		return
 	}
@@ -37,13 +28,9 @@ func TestMain(m *testing.M) {
 
 func managerIn(t *testing.T, dir string) (path string) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path = filepath.Join(dir, manager)
-	if err := os.Symlink(self, path); err != nil {
-		t.Fatal(err)
+	path = filepath.Join(dir, "manager")
+	if out, err := exec.Command("go", "build", "-o", path, "../cmd/manager").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	return path
 }

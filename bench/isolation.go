@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // job is a sub-task: the command that its agent runs, the one that resolves a conflict, and its gate.

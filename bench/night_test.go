@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/testkit/octest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // TestNight runs night.sh with an agent that reports point 3 both ways, and with an unknown agent and plan, for which

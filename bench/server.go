@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/testkit/octest"
 )
 
 // startServer starts an OpenCode server in dir and warms it up with one session. It needs no password: it listens on

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/testkit/octest"
 )
 
 // measureSessions compares three ways to have questions answered on one warm server: manager, which also judges each

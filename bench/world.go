@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/testkit/octest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // The scripted model's name in OpenCode, the prompt of every sub-task, and the answer.

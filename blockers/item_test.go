@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/golden"
+	"github.com/bouldermgr/manager/testkit/golden"
 )
 
 // The whole list, with one item of each kind.

@@ -12,8 +12,8 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // away diverts with the real register and the real tool. noTool and broken make them fail.

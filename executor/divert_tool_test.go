@@ -8,9 +8,9 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/octest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // blocker calls the blocker tool: with options a soft blocker, whose first option is chosen; without, a hard one.

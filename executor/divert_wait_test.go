@@ -12,10 +12,10 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
+	"github.com/bouldermgr/manager/testkit/octest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // someWait waits an hour for questions and "echo wait*", a second for "echo late". Other asks are refused.

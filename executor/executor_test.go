@@ -15,7 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 func TestTurnGathersEvidence(t *testing.T) {

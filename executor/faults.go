@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/ledger"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // Bodies are as the providers send them; OpenCode passes them on.

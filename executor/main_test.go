@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/octest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // shared is the server of tests that do not harm it. A model request goes to the test named in its session's prompts.

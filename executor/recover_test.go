@@ -11,9 +11,9 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 const twoSteps = `

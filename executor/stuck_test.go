@@ -9,9 +9,9 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 func call(name string, args map[string]any) scriptmodel.ToolCall {

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/octest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 	"github.com/bouldermgr/manager/workspace"
 )
 

@@ -3,7 +3,7 @@ package managertest
 import (
 	"testing"
 
-	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // Requests to a [Model], and its answers.
@@ -32,7 +32,7 @@ const (
 	KindTitle      = scriptmodel.KindTitle      // OpenCode names a session
 )
 
-// ParseScript reads a script; `go doc github.com/bouldermgr/manager/internal/scriptmodel.Script` shows one.
+// ParseScript reads a script; `go doc github.com/bouldermgr/manager/testkit/scriptmodel.Script` shows one.
 func ParseScript(yaml []byte) (*Script, error) { return scriptmodel.ParseScript(yaml) }
 
 // StartModel starts a model that stops at the end of the test.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // The real server uses no inotify instance per directory: a user's are limited, and OpenCode hangs without one.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/contract"
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/contract"
+	"github.com/bouldermgr/manager/testkit/octest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // patience bounds every wait for the real server, which shares two cores with other tests.

@@ -20,9 +20,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/octest"
 )
 
 func TestStartWithoutBinary(t *testing.T) {

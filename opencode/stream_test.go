@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/contract"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/contract"
 )
 
 // An unusable or oversized event costs only itself, and long texts are cut.

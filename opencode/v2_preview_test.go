@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bouldermgr/manager/internal/contract"
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/contract"
+	"github.com/bouldermgr/manager/testkit/octest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // preview is a client of the early OpenCode 2 API that 1.18 serves below /api, the only one that can be installed here.

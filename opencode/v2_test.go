@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/contract"
-	"github.com/bouldermgr/manager/internal/fakeopencode"
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/contract"
+	"github.com/bouldermgr/manager/testkit/fakeopencode"
+	"github.com/bouldermgr/manager/testkit/octest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // standIn is a scene with an OpenCode 2 stand-in and a model of its own.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 	"github.com/bouldermgr/manager/prompts"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 )
 
 // launchGates has the runner do something other than a turn. The run ends with the error that ended returns, if any.

@@ -21,7 +21,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/command"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 )
 
 // Limits bounds concurrency and retries. Start from [DefaultLimits].

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 )
 
 // startPlan asks for a plan. A stop, a pause or a cancel aborts the call: nothing is lost, and a resume asks again.

@@ -6,7 +6,7 @@ import (
 	"iter"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 )
 
 // Rejudged is a turn of a log on which a judge ruled again.

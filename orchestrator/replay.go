@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 )
 
 // Check is the result of making the decisions of a log again.

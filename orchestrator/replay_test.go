@@ -20,7 +20,7 @@ import (
 // TestReplay repeats the decisions of boulders that ran on the real OpenCode, and so shows which situations a change of
 // policy affects. Record the boulders again with:
 //
-//	go test ./internal/cli -run 'TestScripts/opencode1|TestKill9' -kills 3 -boulders DIR
+//	go test ./cmd/internal/cli -run 'TestScripts/opencode1|TestKill9' -kills 3 -boulders DIR
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/boulders/*.json.gz")

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 )
 
 // Span is when an attempt held its slot, measured from the start of the boulder without pauses.

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 )
 
 // runs are the boulders that one Orchestrator runs at the same time, sharing its limits. Each publishes which slots it

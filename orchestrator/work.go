@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 	"github.com/bouldermgr/manager/prompts"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/providers/ledger"
 )
 
 // Answer is the model's answer, before [Normalize]. Completed and Summary are required.

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/providers/ledger"
 )
 
 type part struct {

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/ledger"
 )
 
 // maxEvidence bounds the evidence in a prompt, in characters, with headings. Short parts are kept whole; long ones

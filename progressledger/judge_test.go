@@ -13,10 +13,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/progressledger"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/providerstest"
+	"github.com/bouldermgr/manager/testkit/golden"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -242,7 +242,7 @@ func TestJudgeUnavailable(t *testing.T) {
 	}
 }
 
-// TestJudgeErrors: if the model cannot be called, there is no verdict. See internal/ledger for the kinds.
+// TestJudgeErrors: if the model cannot be called, there is no verdict. See providers/ledger for the kinds.
 func TestJudgeErrors(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[providers.Kind]error{

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/providers/ledger"
 )
 
 const systemPrompt = `You are the Progress Ledger of a manager that has sub-tasks done by coding agents. You decide

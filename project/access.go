@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project/internal/control"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/workspace"
 )

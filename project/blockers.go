@@ -11,9 +11,9 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project/internal/control"
+	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/session"
 	"github.com/bouldermgr/manager/store"
 )

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project/internal/control"
 )
 
 // Elsewhere runs the boulders of a project outside of this process. Its methods may be called from any goroutine.

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/fakeopencode"
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/managertest"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/testkit/fakeopencode"
+	"github.com/bouldermgr/manager/testkit/octest"
 )
 
 // The example's program runs a task, and another one reads it; examples/front is the same on the real OpenCode.

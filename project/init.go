@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/bouldermgr/manager/internal/config"
-	"github.com/bouldermgr/manager/internal/schema"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project/internal/config"
+	"github.com/bouldermgr/manager/project/internal/schema"
 	"github.com/bouldermgr/manager/store"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/notify"
-	"github.com/bouldermgr/manager/internal/tracing"
+	"github.com/bouldermgr/manager/project/internal/notify"
+	"github.com/bouldermgr/manager/project/internal/tracing"
 )
 
 // How the user is told that a run has ended or waits.

@@ -19,12 +19,12 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
-	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project/internal/config"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/workspace"

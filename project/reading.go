@@ -11,10 +11,10 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project/internal/control"
+	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/store"
 )
 

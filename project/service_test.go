@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bouldermgr/manager/internal/fakeopencode"
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/fakeopencode"
+	"github.com/bouldermgr/manager/testkit/octest"
 )
 
 // If nothing listens at the default address, a watch finds the background service of OpenCode 2 by its registration,

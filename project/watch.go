@@ -14,8 +14,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project/internal/watch"
 	"github.com/bouldermgr/manager/store"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/prompts"
+	"github.com/bouldermgr/manager/testkit/golden"
 )
 
 func settled() []boulder.RaisedBlocker {

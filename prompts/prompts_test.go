@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/prompts"
+	"github.com/bouldermgr/manager/testkit/golden"
 )
 
 func input() prompts.Input {

@@ -1,7 +1,7 @@
 // Package store keeps each boulder as a log of events in one bbolt file. A commit is one transaction that appends to
 // the log and is durable when it returns; a read is one consistent snapshot. The bucket tree is drawn in schema.go.
 //
-// Only one process can hold the file for writing; package internal/control lets others read meanwhile.
+// Only one process can hold the file for writing; package project/internal/control lets others read meanwhile.
 package store
 
 import (

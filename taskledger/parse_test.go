@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/taskledger"
+	"github.com/bouldermgr/manager/testkit/golden"
 )
 
 // TestParseProblems: all problems are reported at once, each with its place, what is wrong, and what to do.

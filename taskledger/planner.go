@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/ledger"
 )
 
 const (

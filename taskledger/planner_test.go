@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/providerstest"
 	"github.com/bouldermgr/manager/taskledger"
+	"github.com/bouldermgr/manager/testkit/golden"
 )
 
 type model = providerstest.Script
@@ -215,7 +215,7 @@ func TestPlanShortensWhatIsTooLong(t *testing.T) {
 	}
 }
 
-// TestPlanErrors: if the model cannot be called, the plan is an error, not invented. See internal/ledger for the kinds.
+// TestPlanErrors: if the model cannot be called, the plan is an error, not invented. See providers/ledger for the kinds.
 func TestPlanErrors(t *testing.T) {
 	t.Parallel()
 	m := answers(failure(providers.KindAuth))

@@ -8,8 +8,8 @@ import (
 	"unicode"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/providers/ledger"
 )
 
 const systemPrompt = `You are the Task Ledger of a manager that has work done by coding agents. You split one task into

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/taskledger"
+	"github.com/bouldermgr/manager/testkit/golden"
 )
 
 func smallPlan() *boulder.Plan {

@@ -20,8 +20,8 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/testkit/octest"
 )
 
 func TestMain(m *testing.M) {
@@ -370,7 +370,7 @@ func pipes(ctx context.Context, t *testing.T, s *Server) (*mcp.ClientSession, io
 }
 
 // A client on standard input and output is one session. The server stops when its context ends, although the input is
-// open; TestMCP of internal/cli ends the input.
+// open; TestMCP of cmd/internal/cli ends the input.
 func TestServeStdio(t *testing.T) {
 	t.Parallel()
 	register, stop := newRegister(t, nil), errors.New("told to stop")

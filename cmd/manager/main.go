@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/bouldermgr/manager/internal/cli"
+	"github.com/bouldermgr/manager/cmd/internal/cli"
 )
 
 func main() {

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/internal/control"
+	"github.com/bouldermgr/manager/project/internal/watch"
 	"github.com/bouldermgr/manager/store"
 )
 

@@ -19,11 +19,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 	"github.com/bouldermgr/manager/providers/providerstest"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // place is a reusable project whose provider's address can change: OpenCode takes half a second for a new project.

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
+	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
 // With the agent of AgentConfig, a question costs no tokens for OpenCode's own prompt and the user's skills.

@@ -26,8 +26,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/temporal/devtest"
 	"github.com/bouldermgr/manager/temporal/flow"
-	"github.com/bouldermgr/manager/temporal/internal/devtest"
 	"github.com/bouldermgr/manager/temporal/limiter"
 	"github.com/bouldermgr/manager/temporal/worker"
 )

@@ -15,9 +15,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/simulate"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/temporal/fault"
+	"github.com/bouldermgr/manager/testkit/simulate"
 )
 
 // worlds takes about ten seconds.

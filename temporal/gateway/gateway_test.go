@@ -15,9 +15,9 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/temporal/devtest"
 	"github.com/bouldermgr/manager/temporal/flow"
 	"github.com/bouldermgr/manager/temporal/gateway"
-	"github.com/bouldermgr/manager/temporal/internal/devtest"
 	"github.com/bouldermgr/manager/temporal/worker"
 )
 

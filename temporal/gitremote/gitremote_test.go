@@ -18,9 +18,9 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/temporal/gitremote"
+	"github.com/bouldermgr/manager/testkit/octest"
 	"github.com/bouldermgr/manager/workspace"
 )
 

@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/bouldermgr/manager/temporal/internal/devtest"
+	"github.com/bouldermgr/manager/temporal/devtest"
 )
 
 const (

@@ -20,9 +20,9 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/temporal/devtest"
 	"github.com/bouldermgr/manager/temporal/fault"
 	"github.com/bouldermgr/manager/temporal/flow"
-	"github.com/bouldermgr/manager/temporal/internal/devtest"
 )
 
 // asWorker is the variable that makes the test binary a worker: the server's address, the queue, the agents' directory.

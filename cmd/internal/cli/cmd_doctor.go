@@ -1,0 +1,488 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/testkit/contract"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+func (a *app) newDoctorCmd() *cobra.Command {
+	var tryContract bool
+	cmd := &cobra.Command{
+		Use:   "doctor [flags]",
+		Short: "Check the installation, and say what to do",
+		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, the keys of all providers, the
+model that plans and judges, and whether its price is known. It starts an OpenCode server for a moment, asks no model
+anything, and prints names of keys, never their values. Exit code 1 if something is in the way of a run.
+
+With --contract it tries on your OpenCode what manager needs of it, and prints a result to paste into an issue; exit
+code 1 if something does not hold. It takes less than two minutes and no key: a scripted model answers on this machine,
+in a temporary directory. An OpenCode that is started for it has data of its own, and touches neither your sessions nor
+your configuration; on a running one, named with --attach, the sessions that were made are deleted afterwards.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case tryContract:
+				return a.runContract(cmd.Context())
+			case a.opts.Attach != "":
+				return usagef("--attach needs --contract")
+			}
+			return a.runDoctor(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&tryContract, "contract", false, "try what manager needs of OpenCode")
+	a.shared(cmd, "attach")
+	return cmd
+}
+
+func (a *app) runDoctor(ctx context.Context) error {
+	report := (&doctor{app: a}).look(ctx)
+	return a.checked(ctx, report, report.OK)
+}
+
+// checked shows a report unless it was interrupted, and returns errSilent if it is not ok.
+func (a *app) checked(ctx context.Context, report view.Report, ok bool) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := a.show(report); err != nil || ok {
+		return err
+	}
+	return errSilent
+}
+
+// doctor holds what checks have found for later checks.
+type doctor struct {
+	*app
+	dir  *opencode.Directory // nil: OpenCode does not run
+	key  map[string]string   // by provider: the variable that holds its key
+	kept []string            // boulders with slots or refs
+}
+
+// look runs all checks. An error means that a run would fail; do without an error, that something is worth knowing;
+// neither detail nor do, that the check does not apply.
+func (d *doctor) look(ctx context.Context) *view.Doctor {
+	report := &view.Doctor{Type: "doctor", OK: true}
+	for _, check := range []struct {
+		name string
+		look func(context.Context) (detail, do string, err error)
+	}{
+		{"config", d.config}, {"environ", d.environment}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
+		{"data", d.data}, {"todos", d.todos}, {"diagnostics", d.diagnostics}, {"toasts", d.toasts},
+		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"prices", d.prices},
+	} {
+		c := view.Check{Name: check.name, Finding: view.Fine}
+		var err error
+		switch c.Detail, c.Do, err = check.look(ctx); {
+		case err != nil:
+			c.Finding, c.Detail, report.OK = view.Broken, err.Error(), false
+		case c.Do != "":
+			c.Finding = view.Notice
+		case c.Detail == "":
+			continue
+		}
+		report.Checks = append(report.Checks, c)
+	}
+	return report
+}
+
+func (d *doctor) config(context.Context) (detail, do string, err error) {
+	if d.openErr != nil {
+		return "", "correct the file; the keys are described in docs/cli.md", d.openErr
+	}
+	var files []string
+	for _, path := range d.ConfigPaths() {
+		if exists(path) {
+			files = append(files, d.pretty(path))
+		}
+	}
+	if len(files) == 0 {
+		return "none, the defaults apply", "", nil
+	}
+	return "read from " + strings.Join(files, ", "), "", nil
+}
+
+// environment lists the variables that OpenCode and commands get, if the configuration limits them.
+func (d *doctor) environment(context.Context) (detail, do string, err error) {
+	if d.Config().Environment == nil {
+		return "", "", nil
+	}
+	var names []string
+	for _, entry := range d.AgentEnv() {
+		name, _, _ := strings.Cut(entry, "=")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	detail = fmt.Sprintf("OpenCode, gates and commands get %d of %d variables: %s", len(names), len(d.app.Environ), strings.Join(names, ", "))
+	for _, needed := range []string{"PATH", "HOME"} {
+		if !slices.Contains(names, needed) {
+			do = "add " + needed + " to environment: without it they hardly work"
+		}
+	}
+	return detail, do, nil
+}
+
+func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
+	w, err := workspace.Open(ctx, d.Dir())
+	switch {
+	case err != nil:
+		return "", "", err
+	case w.Reason() != "":
+		return "no diffs are available: " + w.Reason(),
+			"nothing, if that is meant; with git, results are judged by what changed as well", nil
+	}
+	head, err := w.Head(ctx)
+	switch {
+	case err != nil:
+		return "", "make `git status` work here", err
+	case head == "":
+		return fmt.Sprintf("repository %s, no commit yet, so isolated runs work in place", w.Root()), "", nil
+	}
+	slots := "slots can be made for isolated runs"
+	if why, err := w.Slots().Unsupported(ctx); err != nil {
+		return "", "make `git status` work here", err
+	} else if why != "" {
+		slots = "isolated runs work in place: " + why
+	}
+	if d.kept, err = w.Slots().Kept(ctx); err != nil {
+		return "", "make `git status` work here", err
+	}
+	return fmt.Sprintf("repository %s at %s; %s", w.Root(), project.Short(head), slots), "", nil
+}
+
+// state checks that the state can be written, without leaving anything behind.
+func (d *doctor) state(context.Context) (detail, do string, err error) {
+	where := filepath.Join(d.Dir(), store.DirName)
+	switch info, err := os.Lstat(where); {
+	case errors.Is(err, fs.ErrNotExist):
+		where = d.Dir()
+	case err == nil && !info.IsDir():
+		return "", "move it away", fmt.Errorf("%s is a link or a file and not a directory", where)
+	}
+	f, err := os.CreateTemp(where, ".manager-doctor-*")
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		return "", "make the directory writable, or work elsewhere with -C", fmt.Errorf("cannot write: %w", err)
+	}
+	return where + " is writable", "", nil
+}
+
+func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
+	there, err := d.Read(ctx)
+	switch {
+	case errors.Is(err, store.ErrHeld):
+		return "", "wait a moment, or find that process and end it", err
+	case err != nil:
+		return "", "", err
+	}
+	defer there.Close()
+	boulders, err := there.Listing(ctx)
+	var over []string
+	for _, b := range boulders {
+		if b.Status.Terminal() {
+			if slices.Contains(d.kept, b.BoulderID) {
+				over = append(over, b.BoulderID)
+			}
+			continue
+		}
+		found, readErr := there.Get(ctx, b.BoulderID)
+		if readErr == nil {
+			_, readErr = boulder.Restore(found)
+		}
+		err = errors.Join(err, readErr)
+	}
+	detail = text.Plural(len(boulders), "boulder")
+	if h := there.Holder; h != nil {
+		detail += fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
+	}
+	if len(over) > 0 {
+		detail += text.Prefixed("; over, with results or slots: ", strings.Join(over, ", "))
+		do = "take the results with `manager land ID`, or drop them with `manager land ID --drop`; that frees the slots"
+	}
+	if err != nil {
+		return detail, "the other boulders are not affected; keep a copy of " + store.DirName + " and report this", err
+	}
+	_, err = d.Blockers().List(ctx, blockers.Filter{})
+	return detail, do, err
+}
+
+// openCode starts a server, which finds more problems than a look at the binary.
+func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
+	if err := d.ConnectOpenCode(ctx); err != nil {
+		return "", "", err
+	}
+	d.Warm() // boots in parallel with the version check
+	const again = "afterwards run `manager doctor` again; --opencode PATH names another OpenCode"
+	version, err := opencode.Version(ctx, d.Binary())
+	if err == nil {
+		err = opencode.CheckVersion(version)
+	}
+	if err != nil {
+		return "", again, err
+	}
+	client, err := d.Client(ctx)
+	switch {
+	case errors.As(err, new(*opencode.VersionError)):
+		return "", again, err
+	case err != nil:
+		return "", "run `opencode serve` by hand to see what is wrong", err
+	}
+	d.dir = client.In(d.Dir())
+	detail = fmt.Sprintf("version %s (%s)", version, d.Binary())
+	switch {
+	case d.caps().Generation == 2:
+		detail += "; no release of OpenCode 2 was tried, the newest that is described is " + opencode.DescribedVersion
+	case version != opencode.TestedVersion:
+		detail += "; tested with " + opencode.TestedVersion
+	}
+	if limit := d.Config().OpenCodeMemory; limit > 0 {
+		detail += fmt.Sprintf("; replaced between turns when it uses more than %d MB", limit/1e6)
+		if runtime.GOOS != "linux" {
+			do = "opencode_memory has no effect here: what a process uses is known on Linux only"
+		}
+	}
+	return detail, do, nil
+}
+
+// caps returns the capabilities of OpenCode, or zero if it does not run.
+func (d *doctor) caps() (c opencode.Caps) {
+	if d.dir != nil {
+		c = d.dir.Client().Caps()
+	}
+	return c
+}
+
+// data says which database holds the sessions of runs. It and the checks below apply only if OpenCode runs.
+func (d *doctor) data(context.Context) (detail, do string, err error) {
+	switch own := d.Getenv("OPENCODE_DB"); {
+	case d.caps().Generation < 2:
+		return "", "", nil
+	case own != "":
+		return "sessions are in a database of their own (OPENCODE_DB=" + own + "), without the logins of your OpenCode 2", "", nil
+	}
+	return "sessions are in the database that your OpenCode 2 uses as well, with its logins; OPENCODE_DB names another", "", nil
+}
+
+func (d *doctor) todos(context.Context) (detail, do string, err error) {
+	if d.dir == nil || d.caps().Todos {
+		return "", "", nil
+	}
+	return "this OpenCode has no todo list", "nothing: agents get manager's own, for done_when: todos, loop and watch", nil
+}
+
+func (d *doctor) diagnostics(context.Context) (detail, do string, err error) {
+	if d.dir == nil {
+		return "", "", nil
+	}
+	detail, do, _ = strings.Cut(executor.NoDiagnostics(d.caps(), nil), "; ")
+	if lint := d.Criteria(nil).Checks.Lint; detail != "" && len(lint) > 0 {
+		return detail + "; done_when: diagnostics runs " + strings.Join(lint, ", "), "", nil
+	}
+	return detail, do, nil
+}
+
+func (d *doctor) toasts(context.Context) (detail, do string, err error) {
+	if d.dir == nil || d.caps().Toasts {
+		return "", "", nil
+	}
+	return "this OpenCode shows no toasts", "look at the terminal of `manager watch` for its countdowns", nil
+}
+
+// hosted is OpenCode's own provider. If no other is connected and no model configured, OpenCode 1.18.33 silently sends
+// the project's code to a free model there (opencode/big-pickle).
+const hosted = "opencode"
+
+func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
+	const login = "log in with `opencode auth login`, or choose with --model PROVIDER/MODEL"
+	if d.dir == nil {
+		return "", "", nil
+	}
+	catalogue, err := d.dir.Catalogue(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	names, models := catalogue.Providers(), len(catalogue.Models)
+	detail = fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
+	// The model of sub-tasks that name none.
+	chosen, err := d.CheckModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
+	switch {
+	case models == 0:
+		return "", login, errors.New("OpenCode has no model")
+	case err != nil:
+		return "", "choose another one, as PROVIDER/MODEL", err
+	case chosen == "" && slices.Equal(names, []string{hosted}):
+		return detail + "; no provider of yours is connected, so OpenCode would send your project to its own hosted" +
+			" free model", login, nil
+	case chosen == "":
+		return detail + "; OpenCode chooses for sub-tasks that name none", "", nil
+	}
+	from := "--model or the configuration"
+	if named, _ := d.Model(); named == "" {
+		from = "OpenCode's configuration"
+	}
+	return fmt.Sprintf("%s; sub-tasks use %s (%s)", detail, chosen, from), "", nil
+}
+
+// keys says for each provider whether its key is set. Without keys the ledgers go through OpenCode.
+func (d *doctor) keys(context.Context) (detail, do string, err error) {
+	d.key = map[string]string{}
+	var all []string
+	for _, s := range d.Sources() {
+		said := cmp.Or(text.If(len(s.KeyEnv) > 0, strings.Join(s.KeyEnv, " and ")+" not set"), "needs none")
+		for _, name := range slices.Backward(s.KeyEnv) { // the first set variable wins
+			if !providers.NewKey(d.Getenv(name)).IsZero() {
+				d.key[s.Name], said = name, name+" set"
+			}
+		}
+		all = append(all, s.Name+": "+said)
+	}
+	return strings.Join(all, "\n"), "", nil
+}
+
+// ledgers says which model plans and judges, and how it is reached.
+func (d *doctor) ledgers(context.Context) (detail, do string, err error) {
+	if err := d.OpenLedger(); err != nil {
+		return "", "set the key of its provider, or choose another with --ledger-model", err
+	}
+	how := "through OpenCode"
+	if d.LedgerIsDirect() {
+		provider, _, _ := strings.Cut(d.Ledger(), "/")
+		how = text.JoinedBy(" with ", "directly", d.key[provider])
+	}
+	return fmt.Sprintf("%s plans and judges, asked %s", view.ModelName(d.Ledger()), how), "", nil
+}
+
+// prices says whether the cost of the ledgers will be known, which providers that are called directly do not report.
+func (d *doctor) prices(context.Context) (detail, do string, err error) {
+	prices := d.Config().Prices
+	detail = cmp.Or(text.If(len(prices) > 0, text.Plural(len(prices), "price")), "none") + " configured"
+	if !d.LedgerIsDirect() {
+		return detail + "; OpenCode tells what its models cost, where it knows", "", nil
+	}
+	ref, err := providers.ParseModel(d.Ledger())
+	if _, known := prices.Cost(ref, boulder.Usage{Input: 1, Output: 1}); err == nil && known {
+		return fmt.Sprintf("%s, that of %s among them", detail, ref), "", nil
+	}
+	detail += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", ref.Provider, d.Ledger())
+	do = fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.Ledger())
+	if b := d.Config().Budget; b != nil && b.Cost > 0 {
+		return "", do + ", or limit tokens instead", errors.New(detail + ", and a budget of cost cannot be kept")
+	}
+	return detail, do, nil
+}
+
+const contractTime = 110 * time.Second
+
+// runContract is `manager doctor --contract`. Without --json it prints each case at once.
+func (a *app) runContract(ctx context.Context) error {
+	limited, cancel := context.WithTimeoutCause(ctx, contractTime, fmt.Errorf("no time was left of %v", contractTime))
+	defer cancel()
+	cfg := contract.Config{Binary: a.Binary(), Environ: a.Environ}
+	report := &contractReport{Type: "contract", OK: true, Server: a.Binary(), Cases: []contractCase{}}
+	if a.opts.Attach != "" {
+		if err := a.ConnectOpenCode(limited); err != nil {
+			return err
+		}
+		client, err := a.Client(limited)
+		if err != nil {
+			return err
+		}
+		cfg.Attached, report.Server = client, "attached"
+	}
+	began := time.Now()
+	suite, err := contract.Open(limited, cfg)
+	if err != nil {
+		return err
+	}
+	defer suite.Close()
+	report.OpenCode, report.Manager = suite.Caps().Version, newVersionInfo(debug.ReadBuildInfo())
+	out := a.on(a.Stdout)
+	if !a.json {
+		out.Say(fmt.Sprintf("OpenCode %s (%s) on %s", report.OpenCode, report.Server, report.Manager.Platform))
+		report.Manager.Print(out)
+		if suite.Caps().Generation == 2 {
+			out.Say("no release of OpenCode 2 was tried")
+		}
+		out.Say()
+	}
+	for r := range suite.Run(limited, contract.Cases) {
+		c := report.add(r)
+		if !a.json {
+			c.Print(out)
+		}
+	}
+	report.Seconds = time.Since(began).Seconds()
+	return a.checked(ctx, report, report.OK)
+}
+
+// contractReport is the --json output of `manager doctor --contract`.
+type contractReport struct {
+	Type     string         `json:"type"` // contract
+	OK       bool           `json:"ok"`
+	OpenCode string         `json:"opencode"` // its version
+	Server   string         `json:"server"`   // the binary, or "attached"
+	Manager  *versionInfo   `json:"manager"`
+	Seconds  float64        `json:"seconds"`
+	Cases    []contractCase `json:"cases"`
+}
+
+type contractCase struct {
+	Name    string       `json:"name"`
+	Finding view.Finding `json:"finding"` // ok, failed or skipped
+	Detail  string       `json:"detail,omitempty"`
+	Seconds float64      `json:"seconds"`
+}
+
+func (r *contractReport) add(result contract.Result) contractCase {
+	c := contractCase{Name: result.Name, Finding: view.Fine, Seconds: result.Took.Seconds()}
+	switch {
+	case result.Err != nil:
+		c.Finding, c.Detail, r.OK = view.Broken, result.Err.Error(), false
+	case result.Skipped != "":
+		c.Finding, c.Detail = view.Skipped, result.Skipped
+	}
+	r.Cases = append(r.Cases, c)
+	return c
+}
+
+func (c contractCase) Print(o page.Out) {
+	sign := map[view.Finding]string{view.Fine: "✓", view.Broken: "✗", view.Skipped: "–"}[c.Finding]
+	o.Say(o.Mark(sign), " ", c.Name, o.Dim(fmt.Sprintf("  %.1f s", c.Seconds)))
+	o.Text(2, c.Detail)
+}
+
+// Print prints the summary; the cases have been printed already.
+func (r *contractReport) Print(o page.Out) {
+	of := map[view.Finding]int{}
+	for _, c := range r.Cases {
+		of[c.Finding]++
+	}
+	o.Say(fmt.Sprintf("\n%d of %d hold%s%s, in %.0f s.", of[view.Fine], len(r.Cases),
+		text.Prefixed(", ", text.Some(of[view.Broken], "do not")),
+		text.Prefixed(", ", text.Some(of[view.Skipped], "not tried")), r.Seconds))
+}

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+func (a *app) newLandCmd() *cobra.Command {
+	var how project.Land
+	cmd := &cobra.Command{
+		Use:   "land [flags] [BOULDER]",
+		Short: "Bring the results of an isolated boulder to where you want them",
+		Long: `Brings the results of a boulder that ran in slots (` + "`manager run --isolate`" + `) into your files, or makes a branch or
+a pull request of them: exactly the files that were tested together, merged with what you have changed since. It says whether
+all gates were green on them. If anything conflicts, nothing is written. Then the slots and the refs of the boulder are removed.
+
+Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved meanwhile · 2 usage, nothing to land, or the branch exists.`,
+		Example: `  manager land --files --dry-run
+  manager land --branch dark-mode 01k3
+  manager land --pr`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case how.How != "":
+			case how.Branch != "":
+				how.How = boulder.LandedBranch
+			case how.DryRun:
+				how.How = boulder.LandedFiles
+			case !a.interactive():
+				return usagef("say where to: --files (into your files), --branch NAME, --pr or --drop; --dry-run shows what would happen")
+			}
+			return a.runLand(cmd.Context(), cmp.Or(args...), how)
+		},
+	}
+	f := cmd.Flags()
+	constFlag(cmd, &how.How, boulder.LandedFiles, "files", "write them into your files, and leave index and branches alone")
+	f.StringVar(&how.Branch, "branch", "", "make branch `NAME` of them")
+	constFlag(cmd, &how.How, boulder.LandedPR, "pr",
+		"push a branch of them, by default manager/ and the beginning of the task, and make a pull request with gh")
+	constFlag(cmd, &how.How, boulder.LandedDropped, "drop", "drop them; they are kept under refs/manager/dropped for 30 days")
+	f.BoolVar(&how.DryRun, "dry-run", false, "say what would happen")
+	f.BoolVar(&how.WithUncommitted, "with-uncommitted", false,
+		"with --branch or --pr: publish what you had not committed when the run began, too")
+	cmd.MarkFlagsMutuallyExclusive("files", "branch", "drop")
+	cmd.MarkFlagsMutuallyExclusive("files", "pr", "drop")
+	return cmd
+}
+
+func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
+	if how.How == "" {
+		_, err := a.Snapshot(ctx, ref) // before anything is asked
+		if err == nil {
+			how.How, err = a.askWhere(ctx)
+		}
+		if err != nil || how.How == "" {
+			return err
+		}
+	}
+	return a.land(ctx, ref, how)
+}
+
+// askWhere asks the user where results are to land, or returns "" for later.
+func (a *app) askWhere(ctx context.Context) (how string, err error) {
+	answer, err := a.choose(ctx, "Write the results into your files?", "yes", "branch", "later")
+	return map[string]string{"yes": boulder.LandedFiles, "branch": boulder.LandedBranch}[answer], err
+}
+
+// landAtEnd lands the results of a finished run as the configuration says, or as the user answers on a terminal.
+// Without a terminal, and if isolation was not asked for, they go into the files as in a run in place. runErr is how
+// the run ended.
+func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
+	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
+		return runErr
+	}
+	b, err := a.Snapshot(ctx, id)
+	if err != nil || !b.Boulder.Unlanded() {
+		return cmp.Or(runErr, err)
+	}
+	how, own, ask := project.Land{}, false, a.interactive()
+	switch configured := a.Config().Land; configured {
+	case "":
+		own = !ask && b.Boulder.Isolation == boulder.IsolationAuto
+		how.How = text.If(own, boulder.LandedFiles)
+	case project.LandAsk:
+	default:
+		how.How = string(configured)
+	}
+	switch {
+	case how.How == "" && ask:
+		how.How, _ = a.askWhere(ctx) // an error means no answer
+	case runErr != nil && !own:
+		how.How = "" // the user may want to complete a partial result first
+	}
+	if how.How == "" {
+		if b, err := a.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // landed elsewhere
+			return runErr
+		}
+		a.note("The results are integrated and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
+		return runErr
+	}
+	if err := a.land(ctx, id, how); err != nil && runErr == nil {
+		return fmt.Errorf("%w\nThe results are kept until `manager land --files %s`, or --branch", err, id)
+	} else if err != nil {
+		a.warn("the results are kept until `manager land --files %s`: %v", id, err)
+	}
+	return runErr
+}
+
+func (a *app) land(ctx context.Context, ref string, how project.Land) error {
+	landed, err := a.Land(ctx, ref, how)
+	b := &landed.Of
+	switch {
+	case b.Boulder.ID == "":
+		return err
+	case errors.Is(err, workspace.ErrConflict) && how.How == boulder.LandedFiles:
+		return fmt.Errorf("land boulder %s: %w; nothing was written: commit or undo your changes there, or use --branch", b.Boulder.ID, err)
+	case err != nil:
+		return fmt.Errorf("land boulder %s: %w", b.Boulder.ID, err)
+	}
+	if landed.NoPR != nil {
+		a.note("No pull request was made: %v\nMake it with `gh pr create --head %s`, or where %s is.", landed.NoPR, landed.Branch, landed.Remote)
+	}
+	if a.json {
+		return a.printJSON(view.Land{Type: "land", BoulderID: b.Boulder.ID, Landed: landed.Landed, Files: landed.Files, DryRun: how.DryRun})
+	}
+	for _, f := range landed.Files {
+		fmt.Fprintf(a.Stdout, "%s %s\n", cmp.Or(text.If(f.Deleted, "delete"), "write "), f.Path)
+	}
+	did := map[string]string{
+		boulder.LandedFiles:  "in your files",
+		boulder.LandedBranch: "as branch " + landed.Branch + " (commit " + project.Short(landed.Commit) + ")",
+		boulder.LandedPR:     "as branch " + landed.Branch + " on " + landed.Remote + " (commit " + project.Short(landed.Commit) + ")",
+	}[landed.How]
+	verb := "Landed"
+	if how.DryRun {
+		verb = "Would land"
+	}
+	if landed.How == boulder.LandedDropped {
+		fmt.Fprintf(a.Stdout, "%s for 30 days under refs/manager/dropped/%s.\n", map[bool]string{true: "Would be kept", false: "Dropped, and kept"}[how.DryRun], b.Boulder.ID)
+		return nil
+	}
+	fmt.Fprintf(a.Stdout, "%s %s. %s\n", verb, did, landed.Tested(project.Short(landed.Tree)))
+	if landed.PR != "" {
+		fmt.Fprintln(a.Stdout, landed.PR)
+	}
+	return nil
+}
+
+func (a *app) newDiffCmd() *cobra.Command {
+	how := "-p"
+	cmd := &cobra.Command{
+		Use:   "diff [flags] [SUBTASK]",
+		Short: "Show what each sub-task changed",
+		Long: `Prints as a patch what a sub-task changed; without SUBTASK what each did, below a line that names it.
+
+Of an isolated run that is its commit on the tip, or with SUBTASK what it has in its slot so far. Without SUBTASK what is
+not on the tip is left out. In place it is what changed from its start to the end of its newest turn. If others were at
+work meanwhile, only the files that it was seen to write are shown, with what others wrote into the same files.`,
+		Example: `  manager diff --stat
+  manager diff toggle | git apply -R`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runDiff(cmd.Context(), cmp.Or(args...), how)
+		},
+	}
+	a.boulderFlag(cmd, "the active one")
+	constFlag(cmd, &how, "--stat", "stat", "how many lines of which files")
+	constFlag(cmd, &how, "--name-only", "name-only", "the files alone")
+	cmd.MarkFlagsMutuallyExclusive("stat", "name-only")
+	return cmd
+}
+
+type diffReport struct {
+	Type      string `json:"type"` // diff
+	BoulderID string `json:"boulder_id"`
+	SubTaskID string `json:"sub_task_id"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	OnTip     bool   `json:"on_tip"`
+	Diff      string `json:"diff"`
+}
+
+func (a *app) runDiff(ctx context.Context, subTask, how string) error {
+	if err := a.OpenWorkspace(ctx); err != nil {
+		return err
+	}
+	b, err := project.Look(ctx, a.Project, a.ref, a.Whole)
+	of := &boulder.SubTask{} // an empty id means all
+	if err == nil && subTask != "" {
+		of, err = findSubTask(b.Snapshot, subTask)
+	}
+	if err != nil {
+		return err
+	}
+	changes, err := project.Changes(&b.Snapshot, b.Events, of.ID)
+	if err != nil {
+		return err
+	}
+	var reports []diffReport
+	for _, c := range changes {
+		out, err := a.Patch(ctx, c, how)
+		if err != nil {
+			return fmt.Errorf("sub-task %q of boulder %s: %w", c.SubTask.ID, b.Boulder.ID, err)
+		}
+		if c.Files != nil {
+			a.note("Others were at work at the same time as %s: only the files that it was seen to write are shown.", c.SubTask.ID)
+		}
+		reports = append(reports, diffReport{"diff", b.Boulder.ID, c.SubTask.ID, c.From, c.To, c.OnTip, out})
+	}
+	switch {
+	case a.json:
+		return writeLines(a.Stdout, reports)
+	case len(reports) == 0:
+		a.note("Nothing has been changed yet.")
+	}
+	for i, r := range reports {
+		if subTask == "" {
+			fmt.Fprintf(a.Stdout, "%s# %d. %s (%s)\n", text.If(i > 0, "\n"), changes[i].SubTask.Position,
+				text.OneLine(changes[i].SubTask.Subject), r.SubTaskID)
+		}
+		if terminal(a.Stdout) {
+			r.Diff = text.Safe(r.Diff)
+		}
+		if _, err := io.WriteString(a.Stdout, r.Diff); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,418 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/report"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+// taskFlags are shared by the commands that take a task.
+type taskFlags struct {
+	from        string
+	constraints []string
+	mode        boulder.PlanMode
+	list        bool
+	doneWhen    doneFlag
+}
+
+func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
+	cmd.Flags().StringVar(&f.from, "from", "", "read the task from `FILE`, or from stdin with -")
+	cmd.Flags().StringArrayVar(&f.constraints, "constraint", nil, "`TEXT` that goes verbatim into every brief; repeatable")
+	cmd.Flags().Func("done-when", "`CRITERIA` of sub-tasks that name none: "+
+		strings.Join(boulder.DoneWords(), ", ")+doneWithout, f.doneWhen.Set)
+}
+
+func (f *taskFlags) registerPlan(cmd *cobra.Command) {
+	f.registerTask(cmd, "; default todos, judge, and tests and diagnostics where the project has commands for them")
+	constFlag(cmd, &f.mode, boulder.PlanNever, "direct", "one sub-task, without a planning call")
+	constFlag(cmd, &f.mode, boulder.PlanAlways, "plan", "plan even if the task looks too small to split")
+	cmd.Flags().BoolVar(&f.list, "from-list", false,
+		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
+	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
+}
+
+type doneFlag []string
+
+func (f *doneFlag) Set(text string) error {
+	for word := range strings.SplitSeq(text, ",") {
+		word = strings.TrimSpace(word)
+		if !boulder.IsDoneWord(word) {
+			return fmt.Errorf("there is no criterion %q: use %s", word, strings.Join(boulder.DoneWords(), ", "))
+		}
+		if !slices.Contains(*f, word) {
+			*f = append(*f, word)
+		}
+	}
+	return nil
+}
+
+func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
+	clean := a.Clean("The task", append([]string{task}, f.constraints...)...)
+	return boulder.PlanRequest{Project: a.Dir(), Task: clean[0], Constraints: clean[1:], Mode: f.mode}
+}
+
+const maxTask = 1 << 20
+
+func (f *taskFlags) task(a *app, args []string) (string, error) {
+	s := strings.Join(args, "")
+	switch {
+	case len(args) > 1:
+		return "", usagef("there are %d arguments, %q first: put the task into quotes", len(args), text.Clip(args[0], 40))
+	case s != "" && exists(a.file(s)):
+		return "", usagef("%s is a file or directory, not a task; a plan file ends in .yaml, .yml or .json, and --from reads"+
+			" a task from a file", s)
+	case f.from != "" && len(args) > 0:
+		return "", usagef("the task is given twice: as %q and by --from %s", text.Clip(s, 40), f.from)
+	case f.from != "":
+		source, err := a.source(f.from)
+		if err != nil {
+			return "", usagef("cannot read the task: %v", err)
+		}
+		defer source.Close()
+		data, err := io.ReadAll(io.LimitReader(source, maxTask+1))
+		switch {
+		case err != nil:
+			return "", usagef("cannot read the task from %s: %v", f.from, err)
+		case len(data) > maxTask:
+			return "", usagef("the task in %s is longer than 1 MiB: put the details into files of the project and name them",
+				f.from)
+		}
+		s = string(data)
+	}
+	if s = strings.TrimSpace(s); s == "" {
+		return "", usagef("no task: say what to do, as in \"Add dark mode\", or read it with --from FILE")
+	}
+	return strings.ToValidUTF8(s, "\uFFFD"), nil
+}
+
+func (a *app) newPlanCmd() *cobra.Command {
+	var o taskFlags
+	output := ""
+	cmd := &cobra.Command{
+		Use:   "plan [flags] \"TASK\"",
+		Short: "Split a task into sub-tasks and write the plan file",
+		Long: `Asks the ledger model once to split the task, prints the plan, and writes it to a file. Nothing else in the project is
+changed. A short task that is one step becomes a plan of one sub-task without asking a model.
+
+Then edit the file as you like and run it with ` + "`manager run`" + `.`,
+		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"
+  manager plan --from issue.md --constraint "never touch vendor/" -o feature.yaml
+  manager plan -o - "Add dark mode" | less`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, output, args) },
+	}
+	o.registerPlan(cmd)
+	a.shared(cmd, "attach")
+	cmd.Flags().StringVarP(&output, "output", "o", "",
+		"write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
+	return cmd
+}
+
+func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []string) error {
+	task, err := o.task(a, args)
+	if err != nil {
+		return err
+	}
+	if err := a.connect(ctx); err != nil {
+		return err
+	}
+	req, path := o.request(a, task), a.PlanPath()
+	switch output { // before the model is asked
+	case "-":
+	case "":
+		_, err = store.EnsureDir(a.Dir())
+	default:
+		path = a.file(output)
+		if _, _, bad := statedir.Replaceable(path, 0); bad != nil {
+			err = usagef("cannot write the plan: %w", bad)
+		}
+	}
+	if err == nil && len(o.doneWhen) > 0 {
+		err = a.CheckCriteria(ctx, a.Criteria(o.doneWhen), nil)
+	}
+	if err != nil {
+		return err
+	}
+	plan, err := o.makePlan(ctx, a, req)
+	if err != nil {
+		return err
+	}
+	if len(o.doneWhen) > 0 {
+		plan.DoneWhen = o.doneWhen
+		if plan.Seal != nil {
+			plan.Seal.Hash = plan.Hash()
+		}
+	}
+	if output == "-" {
+		data, err := taskledger.Format(plan)
+		if err != nil {
+			return err
+		}
+		_, err = a.Stdout.Write(data)
+		return err
+	}
+	if err := a.keepEdited(path); err != nil {
+		return err
+	}
+	if err := a.WritePlan(path, plan); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(view.NewPlanJSON(plan, path))
+	}
+	a.preview(ctx, a.on(a.Stdout), plan, a.Criteria(nil), a.Budget(nil))
+	run := "manager run"
+	if path != a.PlanPath() {
+		run += " " + path
+	}
+	a.note("\nWrote %s. Edit it as you like, then: %s", a.pretty(path), run)
+	return nil
+}
+
+// preview shows a plan, its completion criteria and the expected cost.
+func (a *app) preview(
+	ctx context.Context, o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget,
+) {
+	view.Plan(o, plan)
+	view.Decided(o, plan, done.Words, done.Checks)
+	view.Expected(o, plan, a.Config().Limits.EvaluationsTotal, budget, a.Earlier(ctx))
+}
+
+// planning shows progress on stderr until done is called.
+func (a *app) planning(ledger string) (done func()) {
+	if !a.quiet && a.console().Drawable() {
+		began, p := time.Now(), a.on(a.Stderr)
+		screen := a.console().Screen(func(size page.Size, tick int) string {
+			took := text.Elapsed(time.Since(began).Truncate(time.Second))
+			text := "Planning with " + text.Clip(view.ModelName(ledger), size.Width-len("Planning with ")-len(took)-6)
+			return p.Cyan(view.Spinner(tick)) + " " + p.Bold(text) + "  " + p.Dim(took)
+		}, func() []string { return nil })
+		return screen.Close
+	}
+	a.note("Planning with %s …", view.ModelName(ledger))
+	return func() {}
+}
+
+// makePlan asks the Task Ledger for a plan, or takes the task's own list, and seals it with the project's commit.
+func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanRequest) (plan *boulder.Plan, err error) {
+	var usage boulder.Usage
+	switch {
+	case f.list:
+		plan, err = taskledger.FromList(req, time.Now())
+	case f.mode == boulder.PlanNever:
+		plan, _, err = a.Plan(ctx, req)
+	default:
+		planned := a.planning(a.Ledger())
+		plan, usage, err = a.Plan(ctx, req)
+		planned()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if plan.Seal != nil {
+		plan.Seal.Base = a.Base()
+	}
+	if plan.Origin() == boulder.OriginFallback {
+		a.note("The model's answers were not usable as a plan, so the whole task is one sub-task." +
+			" Edit the plan to split it.")
+	}
+	if usage.Calls > 0 {
+		a.note("Planned with %s (%s).", view.ModelName(a.Ledger()), report.Usage(usage))
+	}
+	return plan, nil
+}
+
+// keepEdited renames a plan file that the user wrote or changed, so that a new one does not overwrite it.
+func (a *app) keepEdited(path string) error {
+	old, err := taskledger.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && old.Seal != nil && !old.Edited() {
+		return nil // no file, or an unchanged plan of the model, which can be made again
+	}
+	backup := path + ".bak"
+	if err := os.Rename(path, backup); err != nil {
+		return fmt.Errorf("keep the edited plan: %w", err)
+	}
+	a.note("%s held changes of yours: it is kept as %s.", a.pretty(path), a.pretty(backup))
+	return nil
+}
+
+// pretty shows a path relative to the current directory if that is shorter.
+func (a *app) pretty(path string) string {
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, path); err == nil && len(rel) < len(path) {
+			return rel
+		}
+	}
+	return path
+}
+
+// approver shows a plan to the user, who can edit, approve or decline it.
+type approver struct {
+	*app
+	edit bool             // open the editor first
+	done project.Criteria // of sub-tasks that name none
+	most *boulder.Budget  // of the run; nil: none
+}
+
+// setApproval sets the callbacks of a request to p. askReplans asks about replans, too.
+func (p *approver) setApproval(req *project.Request, askReplans bool) {
+	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
+	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
+		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
+	}
+}
+
+// approve returns the approved plan, with a model for sub-tasks that name none. gates says whether its gates may run
+// without a question; approving a plan approves its gates. path is the plan's file, for edits.
+func (p *approver) approve(
+	ctx context.Context, plan *boulder.Plan, path string, gates bool,
+) (a orchestrator.Approval, err error) {
+	p.Warm() // boots while the user reads
+	shown := plan
+	for edit, agreed := p.edit, false; !agreed; edit = true {
+		if edit {
+			shown, err = p.editPlan(ctx, plan, path)
+		}
+		switch _, bad := errors.AsType[*taskledger.FileError](err); {
+		case bad && p.interactive():
+			fmt.Fprintf(p.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
+		case err != nil:
+			return a, err
+		default:
+			if plan = shown; !p.json && !p.quiet {
+				p.preview(ctx, p.on(p.Stderr), plan, p.done, p.most)
+			}
+		}
+		answer := "yes"
+		if p.interactive() {
+			if answer, err = p.choose(ctx, "Run this plan?", "yes", "edit", "no"); err != nil {
+				return a, err
+			}
+		}
+		agreed = answer == "yes"
+	}
+	gates = gates || p.edit || p.interactive()
+	if !gates && slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return len(s.Gates) > 0 }) {
+		p.note("The model proposed gates. They are not reviewed, so they are told to the agents but not run" +
+			" (allow_model_gates in the configuration changes that).")
+	}
+	model, err := p.CheckModels(ctx, plan)
+	if err == nil { // again, since the plan may have been edited
+		err = p.CheckCriteria(ctx, p.done, plan)
+	}
+	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
+}
+
+func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanProposal) (gates bool, err error) {
+	asks := terminal(p.Stdin) && terminal(p.Stderr)
+	if p.view != nil && asks {
+		defer p.view.Pause()()
+	}
+	if asks || !p.quiet {
+		view.Replan(p.on(p.Stderr), r)
+	}
+	if !asks {
+		return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
+			" on: continue with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
+	}
+	_, err = p.choose(ctx, "Continue with this plan?", "yes", "no")
+	return err == nil, err
+}
+
+// choose asks until the answer is one of words, or its first letter. The last word declines:
+// [orchestrator.ErrDeclined].
+func (a *app) choose(ctx context.Context, question string, words ...string) (string, error) {
+	for {
+		fmt.Fprintf(a.Stderr, "\n%s [%s] ", question, strings.Join(words, " / "))
+		answer, err := a.answer(ctx)
+		if err != nil { // interrupted, or answered on another terminal or page
+			fmt.Fprintln(a.Stderr)
+			return "", err
+		}
+		answer = strings.ToLower(strings.TrimSpace(answer))
+		for _, word := range words {
+			if answer != word && answer != word[:1] {
+				continue
+			}
+			if word == words[len(words)-1] {
+				err = orchestrator.ErrDeclined
+			}
+			return word, err
+		}
+	}
+}
+
+// answer reads a line from the user; end of input counts as "no". A read cannot be cancelled, so a line that comes
+// after ctx has ended answers the next question. Not for concurrent use.
+func (a *app) answer(ctx context.Context) (string, error) {
+	if a.typed == nil {
+		a.typed = bufio.NewScanner(a.Stdin)
+	}
+	if a.nextLine == nil {
+		next := make(chan string, 1)
+		a.nextLine = next
+		go func() {
+			defer close(next)
+			if a.typed.Scan() {
+				next <- a.typed.Text()
+			}
+		}()
+	}
+	select {
+	case line, ok := <-a.nextLine:
+		a.nextLine = nil
+		if !ok {
+			line = "no"
+		}
+		return line, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
+	// An unreadable file is an edit that failed just now. The user edits it again.
+	old, err := taskledger.ReadFile(path)
+	if !exists(path) || path == p.PlanPath() && err == nil && old.Hash() != plan.Hash() {
+		if err := p.keepEdited(path); err != nil {
+			return nil, err
+		}
+		if err := p.WritePlan(path, plan); err != nil {
+			return nil, err
+		}
+	}
+	editor := cmp.Or(p.Getenv("VISUAL"), p.Getenv("EDITOR"), "vi")
+	// $EDITOR may contain arguments, which the shell splits. The path is a separate parameter.
+	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Environ, p.Stdin, os.Stderr, os.Stderr
+	if terminal(p.Stdout) {
+		cmd.Stdout = unguarded(p.Stdout)
+	}
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("the editor %q failed: %w: set $EDITOR to one that works, or edit %s yourself and run it",
+			editor, err, path)
+	}
+	return p.ReadPlan(path)
+}

@@ -1,0 +1,544 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/report"
+)
+
+type runOptions struct {
+	taskFlags
+	edit, allowStale, onClean bool
+	isolation                 boulder.Isolation
+	fork, engine              string
+}
+
+func (a *app) newRunCmd() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:        "run [flags] [PLAN.yaml | \"TASK\"]",
+		Short:      "Execute a plan file, or plan and execute a task",
+		SuggestFor: []string{"start", "exec", "execute"},
+		Long: `Executes a plan file (default .manager/plan.yaml), or plans the task and executes that. Each sub-task runs as a fresh
+OpenCode session, after those that it depends on. On a terminal the plan is shown first, and you are asked.
+
+Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. Either way nothing is lost: continue with
+` + "`manager resume`" + `.
+
+Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed, or
+a gate is red · 4 stopped, waiting for the user: a question, a budget, a new plan, or repeated infrastructure errors ·
+5 another process holds the state · 130 interrupted, or cancelled from another terminal.`,
+		Example: `  manager run
+  manager run "Add dark mode" --model anthropic/claude-sonnet-4-5
+  manager run feature.yaml --yes --budget cost=5,time=8h
+  manager run feature.yaml --detach
+  manager run --fork 01kakq --from docs`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
+	}
+	o.registerPlan(cmd)
+	a.shared(cmd, "agent", "attach", "budget", "blockers", "lock-timeout", "yes", "approve-replans", "detach")
+	cmd.Flags().Lookup("from").Usage += "; with --fork, the sub-task to start from"
+	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
+	cmd.Flags().StringVar(&o.fork, "fork", "",
+		"run the plan of `BOULDER` again as a new boulder, from the sub-task of --from; results that do not depend on it are kept")
+	constFlag(cmd, &o.isolation, boulder.IsolationAlways, "isolate",
+		"have each sub-task work in a slot, a copy of its own; results are tested together, and land with 'manager land'")
+	constFlag(cmd, &o.isolation, boulder.IsolationOff, "in-place",
+		"have the sub-tasks work in the project, whatever plan and configuration say")
+	cmd.Flags().BoolVar(&o.onClean, "clean-base", false, "begin slots at HEAD, without what is not committed")
+	cmd.MarkFlagsMutuallyExclusive("isolate", "in-place")
+	cmd.MarkFlagsMutuallyExclusive("clean-base", "in-place")
+	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
+	oneOf(cmd, &o.engine, "engine", "",
+		"`ENGINE` that runs it instead of this process, on a server that the project's gateway reaches; see docs/temporal.md", "temporal")
+	return cmd
+}
+
+func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
+	if err := a.connectToRun(ctx); err != nil {
+		return err
+	}
+	req := project.Request{SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
+		Base: a.Base(), Model: a.opts.Model, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
+		Isolation: o.isolation, CleanBase: o.onClean, Engine: o.engine,
+	}}
+	var path string
+	var err error
+	if o.fork != "" {
+		req.Fork, err = o.forked(ctx, a, args)
+	} else {
+		path, err = o.read(ctx, a, args, &req)
+	}
+	if err != nil {
+		return err
+	}
+	done := a.Criteria(o.doneWhen)
+	ask := &approver{app: a, edit: o.edit, done: done, most: a.Budget(a.budget.run)}
+	ask.setApproval(&req, a.approveReplans)
+	return a.run(ctx, &req, func(*project.State) error {
+		a.warnOfMissing(ctx, req.Plan)
+		if req.Fork != nil {
+			return nil
+		}
+		if err := a.CheckCriteria(ctx, done, req.Plan); err != nil || req.Plan == nil {
+			return err
+		}
+		return o.agree(ctx, ask, &req, path)
+	})
+}
+
+// read sets the plan or the task in the request, and returns the file for edits of the plan.
+func (o *runOptions) read(ctx context.Context, a *app, args []string, req *project.Request) (path string, err error) {
+	none := len(args) == 0 && o.from == ""
+	if none || len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
+		path = a.PlanPath()
+		if !none {
+			path = a.file(args[0])
+		}
+		switch {
+		case none && !exists(path):
+			return "", usagef("no plan and no task: there is no %s; say what to do, as in `manager run \"Add dark mode\"`,"+
+				" or make a plan first with `manager plan`", a.pretty(path))
+		case !exists(path):
+			return "", usagef("there is no plan file %s", path)
+		case o.list:
+			return "", usagef("--from-list needs a task, not a plan file")
+		}
+		req.Constraints = a.Clean("The task", o.constraints...)
+		req.Plan, err = a.ReadPlan(path)
+		if err == nil {
+			req.PlanFile, err = filepath.Abs(path)
+		}
+		return path, err
+	}
+	task, err := o.task(a, args)
+	if err != nil {
+		return "", err
+	}
+	made := o.request(a, task)
+	req.Task, req.Constraints, req.PlanMode = made.Task, made.Constraints, made.Mode
+	switch {
+	case o.list:
+		req.Plan, err = o.makePlan(ctx, a, made)
+	case o.edit && a.runsElsewhere(req):
+		err = usagef("--edit is for a plan, and what is handed over is planned later:" +
+			" make the plan first, with `manager plan`")
+	}
+	return a.PlanPath(), err
+}
+
+func looksLikePlan(arg string) bool {
+	ending := strings.ToLower(filepath.Ext(arg))
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, ending) && !strings.Contains(arg, "\n")
+}
+
+// agree checks a plan file and has it approved. The user has written or seen it, so its gates may run.
+func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Request, path string) error {
+	if err := ask.CheckSeal(req.Plan, o.allowStale); err != nil {
+		return err
+	}
+	var ids []string
+	for i := range req.Plan.SubTasks {
+		ids = append(ids, req.Plan.SubTasks[i].ID)
+	}
+	if err := ask.budget.name(ids, "the plan has no sub-task"); err != nil {
+		return err
+	}
+	a, err := ask.approve(ctx, req.Plan, path, true)
+	req.Plan, req.GatesApproved, req.Model = a.Plan, a.Gates, a.Model
+	return err
+}
+
+// warnOfMissing warns of commands that cannot run in the project as it is now. The run may change that.
+func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
+	warned := map[string]bool{}
+	look := func(line, whose string) {
+		if missing := a.Missing(ctx, line); missing != "" && !warned[missing] {
+			warned[missing] = true
+			a.warn("%s, and the gate `%s` %s needs it", missing, line, whose)
+		}
+	}
+	if plan != nil {
+		for _, s := range plan.SubTasks {
+			for _, line := range slices.Concat(s.Gates, s.NoWorse) {
+				look(line, fmt.Sprintf("of sub-task %q", s.ID))
+			}
+		}
+	}
+	commands := a.Config().Commands()
+	for _, key := range slices.Sorted(maps.Keys(commands)) {
+		for i, line := range commands[key] {
+			look(line, "("+a.Config().Place(key, i)+")")
+		}
+	}
+}
+
+// forked resolves --fork and --from, and refuses flags that do not go with them.
+func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulder.Fork, error) {
+	switch {
+	case len(args) > 0:
+		return nil, usagef("--fork runs the plan of a boulder, so it takes no task and no plan file")
+	case o.from == "":
+		return nil, usagef("--fork needs the sub-task to start from: --from SUBTASK")
+	case len(o.doneWhen) > 0:
+		return nil, usagef("a fork is done when the original was, so --done-when does not go with it")
+	case o.list || o.mode != "" || o.edit || len(o.constraints) > 0:
+		return nil, usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
+			" --constraint do not go with it")
+	}
+	detail, err := a.Snapshot(ctx, o.fork)
+	if err != nil {
+		return nil, err
+	}
+	detail.SubTasks = slices.DeleteFunc(detail.SubTasks, func(t *boulder.SubTask) bool {
+		return t.Status == boulder.SubTaskSuperseded
+	})
+	t, err := findSubTask(detail, o.from)
+	if err != nil {
+		return nil, err
+	}
+	return &boulder.Fork{BoulderID: detail.Boulder.ID, SubTaskID: t.ID}, nil
+}
+
+// shared adds some of the flags that several commands have.
+func (a *app) shared(cmd *cobra.Command, names ...string) {
+	var all pflag.FlagSet
+	all.BoolVarP(&a.yes, "yes", "y", false, "do not ask")
+	all.BoolVar(&a.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
+	all.BoolVarP(&a.detach, "detach", "d", false,
+		"run it in the background server, started if need be; a task is planned and run without asking")
+	all.BoolVar(&a.blockers, "blockers", false, "run unattended: record questions instead of waiting (see 'manager blockers')")
+	all.Func("budget", "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US"+
+		" dollars), or of one sub-task as SUBTASK:tokens=200k; repeatable", a.budget.Set)
+	all.StringVar(&a.opts.Agent, "agent", "", "`NAME` of OpenCode's agent for sub-tasks that name none")
+	all.StringVar(&a.opts.Attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+	all.DurationVar(&a.opts.LockTimeout, "lock-timeout", 0,
+		"wait up to `TIME`, as 30m, while another process holds the state, instead of a second")
+	for _, name := range names {
+		cmd.Flags().AddFlag(all.Lookup(name))
+	}
+}
+
+func (a *app) connectToRun(ctx context.Context) error {
+	a.warnOfSwitch()
+	return a.connect(ctx)
+}
+
+// runsElsewhere reports whether another process executes the request.
+func (a *app) runsElsewhere(req *project.Request) bool { return a.detach || req.Engine != "" }
+
+// run executes a request in this process, or hands it to the project's server. complete fills in the rest of the
+// request and may ask the user; its st is nil in a handover.
+func (a *app) run(ctx context.Context, req *project.Request, complete func(st *project.State) error) error {
+	if a.runsElsewhere(req) {
+		if a.approveReplans {
+			return usagef("--approve-replans needs a user at the terminal, and a detached boulder has none")
+		}
+		if err := complete(nil); err != nil {
+			return err
+		}
+		id, pid, err := a.HandOver(ctx, *req, a.startServer)
+		switch {
+		case err != nil:
+			return err
+		case a.detach:
+			return a.detached(id, pid)
+		}
+		a.note("Boulder %s runs on %s.", id, req.Engine)
+		return a.landAtEnd(ctx, id, a.runAttach(ctx, id))
+	}
+	st, err := a.Hold(ctx, false)
+	if err != nil {
+		return err
+	}
+	id := ""
+	err = func() error {
+		defer st.Release()
+		err := complete(st)
+		if err == nil {
+			id, err = a.execute(ctx, st, *req)
+		}
+		return err
+	}()
+	if a.interactive() { // only now: the question may take long, and must not delay report and notifications
+		err = a.landAtEnd(ctx, id, err)
+	}
+	return err
+}
+
+// execute runs or resumes a boulder, shows it and returns its id. The first signal lets running turns end; the second
+// one aborts them. If the user cannot be asked later, isolated results land before report and notifications.
+func (a *app) execute(ctx context.Context, st *project.State, req project.Request) (id string, err error) {
+	a.Warm() // boots while the model plans
+	if reason := a.NoDiffs(); reason != "" {
+		a.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
+	}
+	notifier, err := a.Notifier()
+	if err != nil {
+		return "", err
+	}
+	end := &ending{app: a, db: st.DB, notifier: notifier, limited: map[string]time.Time{}}
+	shown := view.NewRun(a.console(), view.NewProgress(st.DB.Get), "")
+	a.view = shown
+	defer a.interrupts.onFirst(func() {
+		shown.Stopping()
+		st.Stop()
+	})()
+	err = end.follow(ctx, st.Run(ctx, req), shown)
+	if errors.Is(err, orchestrator.ErrWaiting) {
+		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
+			a.receipt(detail)
+		}
+	}
+	if !a.interactive() {
+		err = a.landAtEnd(ctx, end.id, err)
+	}
+	return end.id, end.withReportPath(end.conclude(ctx, err), err)
+}
+
+// receipt shows at a pause where tokens, money and time went.
+func (a *app) receipt(d boulder.Snapshot) {
+	if !a.quiet && !a.json { // else: manager show --receipt
+		view.NewReceipt(&project.Reading{Snapshot: d, Limits: a.Config().Limits, Now: time.Now()}).Print(a.on(a.Stderr))
+	}
+}
+
+// follow shows the events of a run until it ends, and collects what to report afterwards.
+func (e *ending) follow(ctx context.Context, events iter.Seq2[boulder.Event, error], shown *view.Run) error {
+	defer shown.Close()
+	for event, err := range events {
+		if err != nil {
+			return e.howToContinue(err)
+		}
+		event.Body = secret.Each(event.Body, e.secrets) // for quotes in errors; most is redacted at its source
+		e.take(ctx, event)
+		shown.Event(event)
+	}
+	if e.complete != nil && !e.complete.AllCompleted {
+		detail, _ := e.db.Get(context.Background(), e.id)
+		return notCompleted(detail)
+	}
+	return nil
+}
+
+// howToContinue adds how to continue to the error that ended a run, unless the boulder is over.
+func (e *ending) howToContinue(err error) error {
+	over := errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, boulder.ErrFinished) ||
+		errors.Is(err, orchestrator.ErrCancelled)
+	if e.id == "" || over {
+		return err
+	}
+	detail, _ := e.db.Get(context.Background(), e.id)
+	if detail.Boulder.ID == "" { // unreadable
+		detail.Boulder.ID = e.id
+	}
+	return nothingLost(err, detail)
+}
+
+func reportOf(d boulder.Snapshot) *report.Report {
+	return report.New(report.Input{Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Now: time.Now()})
+}
+
+// notCompleted returns the error for a boulder that is over but not completed.
+func notCompleted(d boulder.Snapshot) error {
+	return fmt.Errorf("%w: %s", errPartial, reportOf(d).Counts())
+}
+
+// nothingLost adds the command that continues a boulder to the error that stopped it.
+func nothingLost(err error, d boulder.Snapshot) error {
+	made, how := reportOf(d), "Continue with: "
+	if view.WaitingOf(made.Blockers).Hard > 0 {
+		how = "Answer with: " + view.ClarifyHint + "; then continue with: "
+	}
+	return fmt.Errorf("%w\nNothing is lost. %s%s", err, how, made.Resumed().Command)
+}
+
+func (a *app) newResumeCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:        "resume [flags] [BOULDER]",
+		Short:      "Continue a boulder after a crash, an interrupt or a pause",
+		SuggestFor: []string{"continue"},
+		Long: `Continues a boulder (default: the newest unfinished one) where it was. Completed sub-tasks are not run again, live
+sessions are found and followed, and no prompt is sent twice. If another process has it paused, that process continues.
+
+A used-up budget has to be raised with --budget, a loop that had all its turns with --max-iterations: what was spent
+stays spent.`,
+		Example: `  manager resume
+  manager resume --budget cost=10 --budget toggle:tokens=500k`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), args) },
+	}
+	a.shared(cmd, "attach", "budget", "blockers", "lock-timeout", "yes", "approve-replans")
+	cmd.Flags().IntVar(&a.iterations, "max-iterations", 0, "of a loop: at most `N` turns in all, including those it had")
+	return cmd
+}
+
+func (a *app) runResume(ctx context.Context, args []string) error {
+	if sent, err := a.resumeThere(ctx, cmp.Or(args...)); sent || err != nil {
+		return err
+	}
+	a.KeepLedger(ctx, cmp.Or(args...))
+	if err := a.connectToRun(ctx); err != nil {
+		return err
+	}
+	if !a.Exists() { // else Hold would create it
+		return project.ErrNothing
+	}
+	var req project.Request
+	return a.run(ctx, &req, func(st *project.State) error {
+		detail, err := (&project.Access{Reader: st.DB}).Find(ctx, cmp.Or(args...))
+		if err != nil {
+			return err
+		}
+		req, err = a.resumed(detail)
+		a.approverOf(detail, req).setApproval(&req, a.approveReplans || detail.Boulder.AskReplans)
+		return err
+	})
+}
+
+// resumeThere resumes a boulder in the project's server, or ends its pause in the process that runs it; else it
+// returns false.
+func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error) {
+	there, err := a.Dial(ctx)
+	if err != nil {
+		return false, nil // there is no holder, or Hold will report what is wrong with it
+	}
+	defer there.Close()
+	detail, err := there.Find(ctx, ref)
+	if exitCode(err) == exitUsage { // no such boulder, or several: waiting for the state does not help
+		return false, err
+	}
+	id := detail.Boulder.ID
+	atWork := slices.Contains(there.Holder.Running, id)
+	switch {
+	case err != nil || !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
+		return false, nil
+	case !atWork:
+		return true, a.resumeServed(ctx, there, detail)
+	}
+	if a.opts.Attach != "" || a.approveReplans || a.budget.run != nil || len(a.budget.subTasks) > 0 ||
+		a.blockers || a.iterations != 0 {
+		return false, usagef("process %d runs boulder %s: it continues with the settings it was started with. Resume it without flags,"+
+			" or end that process and resume it here", there.Holder.PID, id)
+	}
+	err = a.steer(ctx, id, boulder.Order{Do: boulder.OrderResume}, nil)
+	if errors.Is(err, boulder.ErrRefused) && !there.Holder.Serves {
+		return false, nil // the process has ended, or continues already
+	}
+	return true, err
+}
+
+// resumeLook is how long to watch whether a resumed boulder keeps running: one that cannot run stops at once.
+const resumeLook = time.Second
+
+func (a *app) resumeServed(ctx context.Context, there *project.Access, detail boulder.Snapshot) error {
+	a.warnOfSwitch()
+	id := detail.Boulder.ID
+	if a.opts.Attach != "" || a.approveReplans {
+		return usagef("process %d serves this project, with an OpenCode server of its own choice and without a"+
+			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.Holder.PID)
+	}
+	waits := detail.Revision != nil && len(detail.SubTasks) == 0
+	if waits && !a.yes && !a.interactive() {
+		return usagef("the plan of boulder %s waits for approval: resume it on a terminal, or run it without asking with --yes", id)
+	}
+	req, err := a.resumed(detail)
+	switch {
+	case err != nil:
+	case waits:
+		err = a.agreeHere(ctx, there, detail, &req)
+	case detail.Asked() != "" && a.interactive():
+		view.Replan(a.on(a.Stderr), orchestrator.Proposal(detail))
+		o := boulder.Order{Do: boulder.OrderApprove, Hash: detail.Asked()}
+		if _, err = a.choose(ctx, "Continue with this plan?", "yes", "no"); errors.Is(err, orchestrator.ErrDeclined) {
+			o.Do, err = boulder.OrderDecline, nil
+		}
+		if err == nil {
+			err = there.Orders.Order(ctx, id, o)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, _, err := a.HandOver(ctx, req, a.startServer); err != nil {
+		return err
+	}
+	for last := range project.Tries(ctx, serverLook, resumeLook) {
+		switch detail, err = there.Get(ctx, id); {
+		case err != nil:
+			return err
+		case detail.Boulder.Status == boulder.Paused:
+			return stoppedError(detail, there.Holder)
+		case last:
+			return a.detached(id, there.Holder.PID)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func (a *app) approverOf(d boulder.Snapshot, req project.Request) *approver {
+	return &approver{
+		app: a, most: cmp.Or(req.Budget, d.Boulder.Budget),
+		done: project.Criteria{Words: d.Boulder.DoneWhen, Checks: d.Boulder.Checks},
+	}
+}
+
+// agreeHere asks the user to approve the plan of a boulder that the server is going to run.
+func (a *app) agreeHere(ctx context.Context, there *project.Access, d boulder.Snapshot, req *project.Request) error {
+	if err := a.connect(ctx); err != nil {
+		return err
+	}
+	agreed, err := a.approverOf(d, *req).approve(ctx, &d.Revision.Plan, a.PlanPath(), a.Config().AllowModelGates)
+	if errors.Is(err, orchestrator.ErrDeclined) {
+		err = cmp.Or(there.Orders.Order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderCancel}), err)
+	}
+	req.Plan, req.GatesApproved, req.Model = agreed.Plan, agreed.Gates, agreed.Model
+	return err
+}
+
+// resumed returns the request that resumes a boulder, with the command line's budgets over the stored ones. It refuses
+// what the boulder cannot use.
+func (a *app) resumed(detail boulder.Snapshot) (req project.Request, err error) {
+	b := detail.Boulder
+	if a.iterations < 0 || a.iterations > 0 && b.Loop == nil {
+		return req, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", b.ID, a.iterations)
+	}
+	if b.Budget != nil && a.budget.run != nil {
+		*a.budget.run = project.Overlay(*b.Budget, *a.budget.run)
+	}
+	if len(detail.SubTasks) > 0 {
+		var open []string // ids by position; "" if the sub-task is over
+		for _, t := range detail.SubTasks {
+			open = append(open, text.If(!t.Status.Terminal(), t.ID))
+		}
+		if err := a.budget.name(open, "boulder "+b.ID+" has no unfinished sub-task"); err != nil {
+			return req, err
+		}
+		for _, t := range detail.SubTasks {
+			if given, ok := a.budget.subTasks[t.ID]; ok && t.Budget != nil {
+				a.budget.subTasks[t.ID] = project.Overlay(*t.Budget, given)
+			}
+		}
+	}
+	return project.Request{
+		Resume: b.ID, SubTaskBudgets: a.budget.subTasks, Iterations: a.iterations,
+		Settings: boulder.Settings{Budget: a.budget.run, Diverted: a.blockers},
+	}, nil
+}

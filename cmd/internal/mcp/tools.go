@@ -1,0 +1,310 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+)
+
+func (s *server) plan(ctx context.Context, in planInput) ([]any, error) {
+	if strings.TrimSpace(in.Task) == "" {
+		return nil, errors.New("the task is empty: say what to do")
+	}
+	return s.handOver(ctx, project.Request{Task: in.Task, Settings: boulder.Settings{AskPlan: true}})
+}
+
+func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
+	req := project.Request{Task: in.Task}
+	switch {
+	case (strings.TrimSpace(in.Task) == "") == (in.Plan == ""):
+		return nil, errors.New("run needs a task or a plan, and not both: a plan has the task in it")
+	case in.Plan != "":
+		plan, err := s.ParsePlan("(given)", []byte(in.Plan))
+		if err == nil {
+			err = s.Criteria(nil).Check(plan)
+		}
+		if err == nil && len(plan.IntegrationGates)+len(plan.Generated) > 0 {
+			err = errors.New("integration_gates and generated are commands for the whole project: leave them out, and the user can" +
+				" put them into the configuration")
+		}
+		if err != nil {
+			return nil, err
+		}
+		req.Plan, req.GatesApproved, req.AskPlan = plan, s.Config().AllowModelGates, s.needsUser(plan)
+	}
+	return s.handOver(ctx, req)
+}
+
+// needsUser reports whether a plan has gates that need the user's approval.
+func (s *server) needsUser(plan *boulder.Plan) bool {
+	return !s.Config().AllowModelGates && slices.ContainsFunc(plan.SubTasks, func(t boulder.Spec) bool {
+		return len(t.Gates)+len(t.NoWorse) > 0
+	})
+}
+
+// handOver passes a request to the background server. New boulders are diverted: no user attends to their questions.
+func (s *server) handOver(ctx context.Context, req project.Request) (_ []any, err error) {
+	if req.Resume == "" {
+		req.Diverted = true
+		if req.Model, err = s.Model(); err != nil {
+			return nil, err
+		}
+	}
+	id, pid, err := s.HandOver(ctx, req, s.start)
+	if err != nil {
+		return nil, err
+	}
+	return []any{view.Detached{Type: "detached", BoulderID: id, PID: pid}}, nil
+}
+
+// requireName refuses an empty name: a command's default could be the user's own boulder.
+func requireName(ref string) error {
+	if ref == "" {
+		return errors.New("say which boulder is meant, with the boulder_id that run, plan or list returned")
+	}
+	return nil
+}
+
+func (s *server) look(
+	ctx context.Context, ref string, of func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error),
+) ([]any, error) {
+	if err := requireName(ref); err != nil {
+		return nil, err
+	}
+	made, err := project.Look(ctx, s.Project, ref, of)
+	if made == nil {
+		return nil, err
+	}
+	return []any{made}, err
+}
+
+// list lets an agent that lost a boulder_id find its boulder.
+func (s *server) list(ctx context.Context, _ struct{}) (items []any, err error) {
+	there, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	all, err := there.Listing(ctx)
+	for i := range all {
+		if item := view.NewListItem(&all[i], there.Holder); item.ArchivedAt.IsZero() && len(items) < maxList {
+			items = append(items, item)
+		}
+	}
+	return items, err
+}
+
+func (s *server) status(ctx context.Context, in boulderInput) ([]any, error) {
+	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
+		r, err := s.Recent(ctx, there, d)
+		return view.NewStatus(r), err
+	})
+}
+
+func (s *server) report(ctx context.Context, in boulderInput) ([]any, error) {
+	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
+		return s.ReadReport(ctx, there, d)
+	})
+}
+
+// waited is the output of `manager wait`, with the news.
+type waited struct {
+	view.Wait
+	Resumable bool            `json:"resumable"`      // as in `manager status`: it does not continue by itself
+	Plan      any             `json:"plan,omitempty"` // that waits for approval, as `manager plan` prints it
+	Cursor    uint64          `json:"cursor"`         // number of the last event considered
+	Events    []boulder.Event `json:"events"`         // the newest that are news, as `manager run` prints them
+}
+
+const (
+	waitLook  = 500 * time.Millisecond // between two reads
+	maxEvents = 50
+)
+
+func (s *server) wait(ctx context.Context, in waitInput) ([]any, error) {
+	long := time.Duration(min(cmp.Or(in.Seconds, maxWait), maxWait)) * time.Second
+	waiting, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	w := &waited{Wait: view.Wait{Type: "wait", For: "news", Blocked: []string{}}, Cursor: in.Cursor, Events: []boulder.Event{}}
+	var err error
+	for last := range project.Tries(waiting, waitLook, long-waitLook) {
+		_, err = s.look(ctx, cmp.Or(w.BoulderID, in.Boulder), func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
+			return nil, s.take(ctx, w, there, d)
+		})
+		if last || err != nil && !temporary(err) || err == nil && (w.Resumable || w.Status.Terminal() || len(w.Events) > 0) {
+			break
+		}
+	}
+	switch {
+	case w.BoulderID == "":
+		return nil, cmp.Or(err, context.Cause(waiting))
+	case temporary(err): // the next wait retries
+		err = nil
+	}
+	return []any{w}, err
+}
+
+// temporary reports whether a state cannot be read now because a process is about to acquire or release it.
+func temporary(err error) bool {
+	return errors.Is(err, store.ErrHeld) || errors.Is(err, project.ErrNotServed) || errors.Is(err, project.ErrNotReady)
+}
+
+func (s *server) take(ctx context.Context, w *waited, there *project.Access, d boulder.Snapshot) error {
+	w.BoulderID = d.Boulder.ID
+	w.Take(d, there.Holder)
+	w.Resumable = !w.Status.Terminal() && (w.Status == boulder.Paused || !there.Holder.Runs(d.Boulder))
+	switch {
+	case !w.Resumable:
+	case awaitsApproval(d):
+		w.Plan = view.NewPlanJSON(&d.Revision.Plan, "")
+		if !s.awaitsUser(d) {
+			w.Reason = "the plan is made: the tool resume runs it"
+		}
+	case w.Status != boulder.Paused:
+		w.Reason = "no process runs it: the tool resume continues it"
+	}
+	events, err := there.Events(ctx, w.BoulderID, w.Cursor, 0)
+	for _, e := range events {
+		if e.Seq > d.Boulder.Seq { // newer than d
+			break
+		}
+		if w.Cursor = e.Seq; news(e) {
+			w.Events = append(w.Events, e.Shown())
+		}
+	}
+	w.Events = w.Events[max(0, len(w.Events)-maxEvents):]
+	return err
+}
+
+// awaitsApproval reports whether the plan of a boulder waits for approval.
+func awaitsApproval(d boulder.Snapshot) bool { return d.Revision != nil && len(d.SubTasks) == 0 }
+
+// awaitsUser reports whether that approval must be the user's. Without AskPlan the user was asked.
+func (s *server) awaitsUser(d boulder.Snapshot) bool {
+	return awaitsApproval(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan))
+}
+
+// news reports whether an event ends a wait. All such events are public.
+func news(e boulder.Event) bool {
+	switch e.Body.(type) {
+	case boulder.Decomposed, boulder.Replanned, boulder.SubTaskDone, boulder.BlockerRaised, boulder.Parked, boulder.TaskComplete:
+		return true
+	}
+	return false
+}
+
+func (s *server) blockers(ctx context.Context, in blockersInput) ([]any, error) {
+	var f blockers.Filter
+	if in.Boulder != "" {
+		d, err := s.Snapshot(ctx, in.Boulder)
+		if err != nil {
+			return nil, err
+		}
+		f.BoulderID = d.Boulder.ID
+	}
+	all, err := s.ListBlockers(ctx, f)
+	found := []any{}
+	for _, b := range all {
+		if in.All || b.Standing != blockers.Moot && b.Standing != blockers.Over {
+			found = append(found, b)
+		}
+	}
+	return found, err
+}
+
+func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
+	b, err := s.Blockers().Get(ctx, in.Blocker)
+	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(in.Answer)}
+	switch {
+	case errors.Is(err, blockers.ErrNotFound):
+		return nil, fmt.Errorf("%w: the tool blockers lists them", err)
+	case err != nil:
+		return nil, err
+	case b.AsksPermission():
+		return nil, fmt.Errorf("%s asks for a permission, and that is the user's to give: `manager blockers answer %[1]s --allow`"+
+			" in a terminal", b.ID)
+	case in.Skip && how.Answer != "":
+		return nil, errors.New("an answer was given, and skip gives none: leave one of them out")
+	case in.Skip:
+		how.Status = boulder.BlockerSkipped
+	}
+	item := s.Placed(ctx, []boulder.Blocker{b})[0]
+	answered, err := s.Settle(ctx, &item, how)
+	if answered == nil {
+		return nil, err
+	}
+	return []any{answered}, err
+}
+
+func (s *server) note(ctx context.Context, in noteInput) ([]any, error) {
+	text := s.Clean("The note", strings.TrimSpace(in.Text))[0]
+	return s.order(ctx, in.Boulder, boulder.Order{Do: boulder.OrderNote, SubTaskID: in.SubTask, Text: text})
+}
+
+func (s *server) pause(ctx context.Context, in pauseInput) ([]any, error) {
+	return s.order(ctx, in.Boulder, boulder.Order{Do: boulder.OrderPause, Now: in.Now})
+}
+
+func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any, error) {
+	if err := cmp.Or(requireName(ref), o.Validate()); err != nil {
+		return nil, err
+	}
+	done, err := s.Order(ctx, func(there *project.Access) (boulder.Snapshot, boulder.Order, error) {
+		d, err := project.Get(ctx, there, ref)
+		if err == nil && d.Boulder.Status.Terminal() {
+			err = fmt.Errorf("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)
+		}
+		return d, o, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []any{view.NewOrder(done)}, nil
+}
+
+// resume continues a boulder in the process that runs it, or else in the background server.
+func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
+	if err := requireName(in.Boulder); err != nil {
+		return nil, err
+	}
+	r, err := project.Look(ctx, s.Project, in.Boulder, s.Recent)
+	if err != nil {
+		return nil, err
+	}
+	d, req := r.Snapshot, project.Request{Resume: r.Boulder.ID}
+	switch {
+	case d.Boulder.Status.Terminal(), r.Holder != nil && slices.Contains(r.Holder.Running, d.Boulder.ID):
+		return s.order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderResume})
+	case s.awaitsUser(d):
+		return nil, fmt.Errorf("the user has to agree to the plan of boulder %s, since its gates are commands that run on this"+
+			" machine, or since it is theirs: ask them to type `manager resume %[1]s` in a terminal", d.Boulder.ID)
+	case awaitsApproval(d):
+		req.Plan, req.GatesApproved, req.Model = &d.Revision.Plan, s.Config().AllowModelGates, d.Boulder.Model
+	}
+	return s.handOver(ctx, req)
+}
+
+func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
+	if err := requireName(in.Boulder); err != nil {
+		return nil, err
+	}
+	how := project.Land{How: cmp.Or(in.How, boulder.LandedFiles), Branch: in.Branch, DryRun: in.DryRun}
+	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
+		return nil, fmt.Errorf("results do not land as %q from here, but in files or as a branch; see `manager land --help`", in.How)
+	}
+	l, err := s.Land(ctx, in.Boulder, how)
+	if err != nil {
+		return nil, fmt.Errorf("land boulder %s: %w", in.Boulder, err)
+	}
+	return []any{view.Land{Type: "land", BoulderID: l.Of.Boulder.ID, Landed: l.Landed, Files: l.Files, DryRun: in.DryRun}}, nil
+}

@@ -1,0 +1,332 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project/report"
+)
+
+const (
+	stepAttempt  = "attempt"  // an attempt got its slot: model, agent, session_id, waited_ms
+	stepPrompt   = "prompt"   // a prompt was sent: prompt (brief, continuation, resume), reason
+	stepNudge    = "nudge"    // the running turn was nudged: rule, text
+	stepFault    = "fault"    // a failure that is not the agent's: fault (boulder.TroubleKind), reason, until
+	stepEnded    = "ended"    // a turn ended: ended, evidence
+	stepGate     = "gate"     // a gate on the final files: gate
+	stepVerdict  = "verdict"  // a turn was judged: verdict
+	stepNote     = "note"     // a note of the user: text
+	stepBlocker  = "blocker"  // a blocker was raised: text
+	stepAnswer   = "answer"   // the user answered or skipped a blocker: text
+	stepWarning  = "warning"  // most or all of a budget is used: reason
+	stepDecision = "decision" // what followed: decision, reason, remaining, next, uncounted, by, replaced_by
+)
+
+// Step describes an event. Its kind, empty outside of the chain of [Why], decides which fields after Turn are set.
+type Step struct {
+	Step    string    `json:"step"`
+	Time    time.Time `json:"time"`
+	Attempt int       `json:"attempt,omitempty"`
+	Turn    int       `json:"turn,omitempty"`
+
+	Model     string `json:"model,omitempty"`
+	Agent     string `json:"agent,omitempty"`
+	SessionID string `json:"session_id,omitempty"`
+	WaitedMS  int64  `json:"waited_ms,omitempty"` // for a slot
+
+	Prompt string       `json:"prompt,omitempty"`
+	Rule   boulder.Rule `json:"rule,omitempty"`
+	Text   string       `json:"text,omitempty"`
+
+	Fault boulder.TroubleKind `json:"fault,omitempty"`
+	Until time.Time           `json:"until,omitzero"`
+
+	Ended    *boulder.Ended    `json:"ended,omitempty"`
+	Evidence *boulder.Evidence `json:"evidence,omitempty"`
+	Gate     *boulder.Gate     `json:"gate,omitempty"`
+	Verdict  *boulder.Verdict  `json:"verdict,omitempty"`
+
+	// Decision is a status, or continuation, retry, replan, replan-refused, parked, unparked, reopened, redo, keep.
+	Decision   string   `json:"decision,omitempty"`
+	Reason     string   `json:"reason,omitempty"`
+	Remaining  []string `json:"remaining,omitempty"`
+	Next       int      `json:"next,omitempty"`        // number of the attempt or turn that follows
+	Uncounted  bool     `json:"uncounted,omitempty"`   // the attempt that ended does not count
+	By         string   `json:"by,omitempty"`          // the other sub-task that caused the decision
+	ReplacedBy string   `json:"replaced_by,omitempty"` // the sub-task that supersedes this one
+
+	// SubTask is the id of the sub-task that the event is about; empty: the whole boulder.
+	SubTask string `json:"-"`
+	// Line is a sentence about the event; empty for a sign of life without news. The caller sanitizes it.
+	Line string `json:"-"`
+
+	sign string // of the line that a run view prints for the event; empty: no line
+}
+
+// inPicture is the sign of an event that the live picture shows by itself: only views without a picture print a line.
+const inPicture = "·"
+
+// Describe returns the description of an event.
+func Describe(e boulder.Event) Step {
+	of := boulder.AttemptOf(e.Body)
+	s := Step{Time: e.Time, SubTask: of.SubTaskID, Attempt: of.Attempt}
+	switch b := e.Body.(type) {
+	case boulder.Created:
+		s.say("", "created: %s", b.Boulder.Task)
+	case boulder.Planned:
+		s.say("", "plan revision %d (%s) waits for approval", b.Revision, b.Origin)
+	case boulder.Decomposed:
+		s.say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
+			text.Plural(len(b.SubTasks), "sub-task"))
+	case boulder.StatusChanged: // synthesizing gets no line: the event right after it says more
+		s.say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", report.Stated(string(b.Status), b.Reason))
+	case boulder.TakenUp:
+		s.say("", "resumed by another process")
+	case boulder.ClockMoved:
+		s.say("", "the clock jumped ahead by %s: the machine slept, or the clock was set", text.Elapsed(b.By))
+		if b.By < 0 {
+			s.say("", "the clock was set back by %s", text.Elapsed(-b.By))
+		}
+	case boulder.Cooled:
+		if !b.Lifted.IsZero() {
+			s.say("!", "%s is asked again, and not only at %s: the user wants that", ModelName(b.Model), text.Until(b.Lifted, e.Time))
+			break
+		}
+		s.say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, e.Time),
+			text.Plural(b.Limit, "attempt"), b.Reason)
+	case boulder.Isolated:
+		s.say("»", "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace], b.Reason)
+	case boulder.Landed:
+		s.say("", "results: %s", report.Landed(b))
+	case boulder.Archived:
+		s.say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
+	case boulder.UsageReport:
+		s.SubTask = b.SubTaskID
+		s.say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), report.Usage(b.Usage))
+	case boulder.TaskComplete:
+		first, _, _ := strings.Cut(b.Summary, "\n")
+		s.say("", "%s", joined(string(b.Status), first))
+	default:
+		s.ofAttempt(b)
+	}
+	return s
+}
+
+func (s *Step) say(sign, format string, args ...any) {
+	s.sign, s.Line = sign, fmt.Sprintf(format, args...)
+}
+
+func (s *Step) decide(decision, reason, sign, format string, args ...any) {
+	s.Step, s.Decision, s.Reason = stepDecision, decision, reason
+	s.say(sign, format, args...)
+}
+
+func (s *Step) ofAttempt(body boulder.Body) {
+	switch b := body.(type) {
+	case boulder.Starting:
+		s.Step = stepAttempt
+		s.say("", "attempt %d has a slot", b.Attempt)
+	case boulder.SubTaskStart:
+		s.say("", "attempt %d starts with %s in session %s", b.Attempt, ModelName(b.Model), b.SessionID)
+	case boulder.TurnSent:
+		s.Step, s.Turn, s.Prompt = stepPrompt, b.Turn, string(b.Kind)
+		s.say("", "turn %d: the %s is sent", b.Turn, b.Kind)
+		if b.Resume {
+			s.Prompt, s.Reason = "resume", "the turn was cut off, and its session was idle"
+			s.say("", "turn %d: the resume prompt is sent, because %s", b.Turn, s.Reason)
+		}
+	case boulder.Nudged:
+		s.Step, s.Turn, s.Rule, s.Text = stepNudge, b.Turn, b.Rule, b.Prompt
+		s.say("↻", "turn %d is nudged (rule %s)", b.Turn, b.Rule)
+	case boulder.SubTaskProgress:
+		s.say(text.If(b.Notice, "!"), "%s%s", b.Activity,
+			text.If(b.TodosTotal > 0, fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)))
+		if c := b.Checkpoint; c != nil {
+			s.Line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
+		}
+	case boulder.TurnEnded:
+		s.Step, s.Turn, s.Ended, s.Evidence = stepEnded, b.Turn, &b.Ended, &b.Evidence
+		s.say("", "turn %d ended: %s", b.Turn, endText(b.Ended))
+	case boulder.GateRun:
+		gate := b.Gate()
+		s.Step, s.Gate = stepGate, &gate
+		_, how := report.NewGate(gate).Text()
+		s.say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command,
+			text.Millis(b.Millis), text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"),
+			text.Prefixed(": ", b.NoWorse))
+	case boulder.Integrating:
+		s.say("", "attempt %d: its result is being put onto the tip", b.Attempt)
+	case boulder.Integrated:
+		reused := 0
+		for _, g := range b.Gates {
+			if g.Reused {
+				reused++
+			}
+		}
+		s.say(inPicture, "integrated (%s%s)", text.Plural(len(b.Gates), "gate"),
+			text.If(reused > 0, fmt.Sprintf(", %d known to be green on this tree", reused)))
+	case boulder.Conflict:
+		s.say("↻", "not integrated: %s", conflictText(b))
+	case boulder.Judged:
+		s.Step, s.Turn, s.Verdict = stepVerdict, b.Turn, &b.Verdict
+		how := text.If(!b.Verdict.Completed, "not ") + "complete" + text.If(b.Verdict.JudgeUnavailable, " (by the gates alone)")
+		s.say("", "turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
+	case boulder.Trouble:
+		s.Step, s.Fault, s.Reason, s.Until = stepFault, b.Kind, b.Reason, b.NotBefore
+		if b.Kind == boulder.TroublePaused { // not a fault: the user ends it
+			s.say(inPicture, "stopped for now: %s", b.Reason)
+			break
+		}
+		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
+		s.say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, Clock(b.NotBefore))
+	case boulder.SessionLeft:
+		s.say("", "attempt %d: its agent may still be at work in session %s until that is stopped", b.Attempt, b.SessionID)
+		if b.Stopped {
+			s.say("", "attempt %d: session %s is stopped", b.Attempt, b.SessionID)
+		}
+	default:
+		s.ofSubTask(b)
+	}
+}
+
+func (s *Step) ofSubTask(body boulder.Body) {
+	switch b := body.(type) {
+	case boulder.Continuation:
+		s.Turn, s.Remaining, s.Next, s.Until = b.Turn-1, b.Remaining, b.Turn, b.NotBefore
+		s.decide("continuation", b.Reason, inPicture, "continues with turn %d%s: %s", b.Turn,
+			text.If(!b.NotBefore.IsZero(), ", not before "+Clock(b.NotBefore)), joined(b.Reason, strings.Join(b.Remaining, "; ")))
+	case boulder.Retry:
+		s.Next, s.Uncounted = b.Next, b.Uncounted
+		s.decide("retry", b.Reason, "↻", "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
+	case boulder.ReplanStarted:
+		s.decide("replan", b.Reason, "↻", "replan %d: %s", b.Number, b.Reason)
+	case boulder.ReplanTrouble:
+		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
+		s.say("!", "fault while replanning: %s; tried again at %s", b.Reason, Clock(b.NotBefore))
+	case boulder.ReplanProposed:
+		s.say("?", "a new plan waits for your approval")
+	case boulder.Replanned:
+		s.Attempt = 0
+		parts := replanned(b, func(id string) string { return id })
+		s.decide(string(boulder.SubTaskSuperseded), b.Reason, "↻", "replan %d, plan revision %d: %s", b.Number, b.Revision,
+			strings.Join(parts, ", "))
+	case boulder.ReplanRefused:
+		s.decide("replan-refused", b.Reason, "↻", "no new plan: %s", b.Reason)
+	case boulder.BudgetSet:
+		s.SubTask = b.SubTaskID
+		s.say("", "budget: %s", cmp.Or(report.Budget(&b.Budget), "none"))
+	case boulder.BudgetWarning:
+		s.SubTask = b.SubTaskID
+		how := fmt.Sprintf("the %s budget is used up", b.Dimension)
+		if b.Used < b.Limit {
+			how = fmt.Sprintf("%.0f%% of the %s budget is used", math.Floor(100*b.Used/b.Limit), b.Dimension)
+		}
+		s.say("!", "%s: %s of %s", how, amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
+		s.Step, s.Reason = stepWarning, s.Line
+	case boulder.Parked: // with Awaits, the reason already says that it waits for an answer
+		s.decide("parked", b.Reason, "!", "%s%s", text.If(len(b.Awaits) == 0, "waits for you: "), b.Reason)
+	case boulder.Unparked:
+		s.SubTask = b.SubTaskID
+		s.decide("unparked", b.Reason, "↻", "continues: %s", b.Reason)
+	case boulder.Noted:
+		s.SubTask, s.Step, s.Text = b.SubTaskID, stepNote, b.Text
+		s.say("✎", "note: %s", b.Text)
+	case boulder.Reopened:
+		s.SubTask = b.SubTaskID
+		s.decide("reopened", b.Reason, "✎", "retried: %s", b.Reason)
+	case boulder.Redone:
+		what := "redo of " + strings.Join(b.SubTasks, ", ") + text.Prefixed("; perhaps also ", strings.Join(b.Perhaps, ", "))
+		s.decide("redo", what, "✎", "%s", what)
+	case boulder.Kept:
+		const kept = "the user takes its result as up to date"
+		s.SubTask = b.SubTaskID
+		s.decide("keep", kept, "✎", kept)
+	case boulder.BlockerRaised:
+		s.say("?", "%s blocker %s (%s): %s%s", report.Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
+			text.Prefixed("; chosen for now: ", b.Blocker.ChosenOption))
+		s.Step, s.Text = stepBlocker, s.Line
+	case boulder.BlockerSettled:
+		s.SubTask = b.SubTaskID
+		s.say("✎", "%s %s", b.BlockerID, settledText(b.Status, b.Allowed, b.Answer))
+		s.Step, s.Text = stepAnswer, s.Line
+	case boulder.SubTaskDone:
+		s.decide(string(b.Status), b.Summary, report.Sign(b.Status), "%s%s%s", report.Stated(string(b.Status), b.Summary),
+			text.If(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")"),
+			text.If(len(b.Kept) > 0, " (as before, so kept: "+strings.Join(b.Kept, ", ")+")"))
+	default:
+		s.say("", "%s", boulder.TypeOf(body))
+	}
+}
+
+func replanned(b boulder.Replanned, name func(id string) string) (parts []string) {
+	for _, c := range b.Changed {
+		parts = append(parts, "~ "+c.From+" → "+name(c.To.ID))
+	}
+	for _, t := range b.Added {
+		parts = append(parts, "+ "+name(t.ID))
+	}
+	for _, id := range b.Removed {
+		parts = append(parts, "- "+name(id))
+	}
+	return parts
+}
+
+func amountText(dimension string, n float64) string {
+	switch dimension {
+	case "cost":
+		return fmt.Sprintf("$%.2f", n)
+	case "time":
+		return text.Elapsed(time.Duration(n * float64(time.Second)))
+	case "tokens":
+		return text.Count(int64(n))
+	}
+	return fmt.Sprintf("%.0f", n)
+}
+
+func endText(e boulder.Ended) string {
+	switch {
+	case e.Stopped != "":
+		return "stopped by the manager, " + e.Stopped + text.Prefixed(", rule ", string(e.Rule))
+	case e.Error != "":
+		return joined(e.Error, e.Message)
+	}
+	return cmp.Or(e.Truncated, e.Finish, "no answer")
+}
+
+func settledText(status boulder.BlockerStatus, allowed bool, answer string) string {
+	if status == boulder.BlockerSkipped {
+		return "gets no answer: continue without"
+	}
+	return text.JoinedBy(": ", cmp.Or(text.If(allowed, "is allowed"), "is answered"), answer)
+}
+
+// joined returns "a: b", or a alone if it contains b.
+func joined(a, b string) string {
+	if strings.Contains(a, b) {
+		return a
+	}
+	return text.JoinedBy(": ", a, b)
+}
+
+// ModelName names a model for people. Empty means OpenCode's default model.
+func ModelName(model string) string { return cmp.Or(model, "OpenCode's default model") }
+
+// Clock formats a time of day in the local zone.
+func Clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
+
+func conflictText(c boulder.Conflict) string {
+	why := "conflicts in " + strings.Join(c.Files, ", ")
+	if len(c.Files) == 0 {
+		var red []string
+		for _, g := range c.Red {
+			red = append(red, g.Command)
+		}
+		why = "red on the combined files: " + strings.Join(red, "; ")
+	}
+	return why + text.Prefixed(" (with ", strings.Join(c.With, ", ")) + text.If(len(c.With) > 0, ")")
+}

@@ -1,0 +1,252 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view/graph"
+	"github.com/bouldermgr/manager/internal/dag"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project/report"
+	"github.com/bouldermgr/manager/store"
+)
+
+// planJSON is what `manager plan --json` prints: one object with the content of the plan file.
+type planJSON struct {
+	Type   string         `json:"type"` // plan
+	Path   string         `json:"path"` // of the plan file
+	Hash   string         `json:"hash"` // of the content, without comments and layout
+	Origin boulder.Origin `json:"origin"`
+	Edited bool           `json:"edited"`         // the user changed it after it was sealed
+	Base   string         `json:"base,omitempty"` // commit that it was made on; absent outside git
+	boulder.Plan
+}
+
+// NewPlanJSON returns a plan as --json prints it.
+func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
+	out := planJSON{
+		Type: "plan", Path: path, Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(), Plan: *plan,
+	}
+	if plan.Seal != nil {
+		out.Base = plan.Seal.Base
+	}
+	return out
+}
+
+const descriptionShown = 6
+
+// Plan prints a plan for people.
+func Plan(o page.Out, plan *boulder.Plan) {
+	fmt.Fprintln(o, o.Bold(text.Wrap(firstLines(text.Safe(plan.Task), descriptionShown), o.Lines())))
+	if text.OneLine(plan.Goal) != text.OneLine(plan.Task) {
+		o.Field(1, "goal", plan.Goal)
+	}
+	for _, c := range plan.Constraints {
+		o.Field(1, "constraint", c)
+	}
+	o.Field(1, "model", plan.Model)
+	var nodes []dag.Node
+	for i, s := range plan.SubTasks {
+		printSpec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s)
+		nodes = append(nodes, dag.Node{ID: s.ID, DependsOn: s.DependsOn})
+	}
+	if len(nodes) < 2 {
+		return
+	}
+	widest := 0
+	var steps []string
+	for _, level := range dag.Levels(nodes) {
+		var names []string
+		for _, i := range level {
+			names = append(names, fmt.Sprint(i+1))
+		}
+		widest = max(widest, len(level))
+		steps = append(steps, strings.Join(names, " + "))
+	}
+	order := strings.Join(steps, " → ")
+	if len(nodes) > 20 {
+		order = fmt.Sprintf("%d sub-tasks in %s, at most %d side by side", len(nodes), text.Plural(len(steps), "step"), widest)
+	}
+	o.Say()
+	o.Field(0, "order", order)
+}
+
+// Decided prints the criteria of sub-tasks that name none: those of the plan, or else of the run. It also names
+// criteria that are off only because the project has no command for them.
+func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks) {
+	words, named := run, !checks.Default
+	if len(plan.DoneWhen) > 0 {
+		words, named = plan.DoneWhen, true
+	}
+	by := map[string][]string{boulder.DoneTests: checks.Tests, boulder.DoneDiagnostics: checks.Lint}
+	var on, off []string
+	for _, word := range boulder.DoneWords() {
+		switch commands := strings.Join(by[word], "; "); {
+		case !slices.Contains(words, word):
+			if _, has := by[word]; has && !named {
+				off = append(off, word)
+			}
+		case commands != "":
+			on = append(on, word+" ("+commands+")")
+		default:
+			on = append(on, word)
+		}
+	}
+	o.Field(0, "decided by", strings.Join(on, ", ")+text.Prefixed("; no command is known for ", strings.Join(off, " and ")))
+}
+
+// Expected prints the upper bound of judged turns, the cost at which the run stops, and an estimate of the cost from
+// the completed boulders of the project. Prices alone give no bound: a turn has any number of steps.
+func Expected(o page.Out, plan *boulder.Plan, total int, b *boulder.Budget, earlier []store.Item) {
+	n := len(plan.SubTasks)
+	most := text.Plural(n*total, "judged turn") + text.If(n > 1, fmt.Sprintf(", %d for each sub-task and what replaces it", total))
+	if b != nil && b.Cost > 0 {
+		most += "; the run stops at " + text.Money(b.Cost)
+	}
+	o.Field(0, "at most", most)
+	completed, usage := 0, boulder.Usage{}
+	for _, i := range earlier {
+		if i.Status == boulder.Completed && i.Usage.Unpriced == 0 && i.Usage.Cost > 0 {
+			completed, usage = completed+i.Tally.Completed, usage.Add(i.Usage)
+		}
+	}
+	if completed > 0 {
+		each := usage.Cost / float64(completed)
+		o.Field(0, "about", fmt.Sprintf("%s, at the %s that %s cost here so far, with planning and judging",
+			text.Money(each*float64(n)), text.Money(each), text.Plural(completed, "completed sub-task")))
+	}
+}
+
+// Replan shows a proposed replan to the user: what is removed, changed and added.
+func Replan(o page.Out, r orchestrator.ReplanProposal) {
+	o.Say()
+	o.Say(o.Bold(fmt.Sprintf("Replan %d:", r.Number)), " ", o.Plain(r.Reason))
+	var changed []string
+	for _, s := range r.SubTasks {
+		from := r.Replaces[s.ID]
+		if changed = append(changed, from); from == "" {
+			printSpec(o, o.Green("+"), s.ID, s)
+		} else {
+			printSpec(o, o.Yellow("~"), from+" → "+s.ID, s)
+		}
+	}
+	for _, t := range r.Replaced {
+		if !slices.Contains(changed, t.ID) {
+			o.Say()
+			o.Say(o.Red("-"), " ", o.Plain(t.Subject), " ", o.Faint("("+t.ID+")"))
+		}
+	}
+}
+
+func printSpec(o page.Out, mark, id string, s boulder.Spec) {
+	o.Say()
+	o.Say(mark, " ", o.Strong(s.Subject), " ", o.Faint("("+id+")"))
+	if text.OneLine(s.Description) != text.OneLine(s.Subject) {
+		o.Text(1, firstLines(strings.TrimSpace(text.Safe(s.Description)), descriptionShown))
+	}
+	o.Field(1, "after", strings.Join(s.DependsOn, ", "))
+	for _, c := range s.SuccessCriteria {
+		if text.OneLine(c) != text.OneLine(s.Subject) {
+			o.Field(1, "done when", c)
+		}
+	}
+	for _, g := range s.Gates {
+		o.Item(1, o.Dim("gate:"), " ", o.Code("$ "+g))
+	}
+	for _, g := range s.NoWorse {
+		o.Item(1, o.Dim("no worse:"), " ", o.Code("$ "+g))
+	}
+	o.Fields(1, "expects", text.If(s.ExpectsChanges, "a change to files"),
+		"empty ok", text.If(s.EmptyOK, "to have found nothing is a good result"),
+		"outputs", strings.Join(s.Outputs, ", "), "writes", strings.Join(s.Writes, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
+		"agent", s.Agent, "priority", text.If(s.Priority != boulder.Medium, string(s.Priority)))
+	o.Field(1, "budget", report.Budget(s.Budget))
+}
+
+func firstLines(s string, n int) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	if len(lines) <= n+1 {
+		return strings.Join(lines, "\n")
+	}
+	return strings.Join(lines[:n], "\n") + fmt.Sprintf("\n… and %d more lines", len(lines)-n)
+}
+
+// Graph is what `manager graph --json` prints: one object.
+type Graph struct {
+	Type      string         `json:"type"`                 // graph
+	BoulderID string         `json:"boulder_id,omitempty"` // empty: of a plan file
+	Path      string         `json:"path,omitempty"`       // empty: of a boulder
+	Task      string         `json:"task"`
+	Status    boulder.Status `json:"status,omitempty"` // of the boulder
+	SubTasks  []graph.Node   `json:"sub_tasks"`        // in plan order
+	Edges     []graph.Edge   `json:"edges"`
+}
+
+// GraphOfPlan makes the graph of a plan that has not run.
+func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
+	d := boulder.Snapshot{Boulder: boulder.Boulder{Task: plan.Task}}
+	for _, s := range plan.SubTasks {
+		d.SubTasks = append(d.SubTasks, &boulder.SubTask{ID: s.ID, Subject: s.Subject, DependsOn: s.DependsOn})
+	}
+	r := GraphOf(d, orchestrator.Limits{}, true)
+	r.Path = path
+	return r
+}
+
+// GraphOf makes the graph of a stored boulder; all includes superseded sub-tasks.
+func GraphOf(d boulder.Snapshot, limits orchestrator.Limits, all bool) *Graph {
+	b := d.Boulder
+	r := &Graph{
+		Type: "graph", BoulderID: b.ID, Task: b.Task, Status: b.Status, SubTasks: []graph.Node{}, Edges: []graph.Edge{},
+	}
+	hidden, replacedBy := map[string]bool{}, map[string]string{}
+	for _, t := range d.SubTasks {
+		hidden[t.ID] = !all && t.Status == boulder.SubTaskSuperseded
+		replacedBy[t.Replaces] = t.ID
+	}
+	for _, t := range d.SubTasks {
+		if hidden[t.ID] {
+			continue
+		}
+		s := graph.Node{ID: t.ID, Title: t.Subject, Status: string(t.Status), Attempt: t.Attempts, Replaces: t.Replaces}
+		most := limits.Attempts
+		if t.Budget != nil {
+			most = cmp.Or(t.Budget.Attempts, most)
+		}
+		if t.Attempts > 1 { // lost attempts have a number but do not count towards the limit
+			s.Note = fmt.Sprintf("attempt %d", t.Attempts) + text.If(t.Lost == 0 && t.Attempts <= most, fmt.Sprintf(" of %d", most))
+		}
+		s.Note = cmp.Or(text.Prefixed("replaced by ", replacedBy[t.ID]), s.Note)
+		r.SubTasks = append(r.SubTasks, s)
+		for _, from := range t.DependsOn {
+			if !hidden[from] {
+				r.Edges = append(r.Edges, graph.Edge{From: from, To: t.ID})
+			}
+		}
+	}
+	return r
+}
+
+// Draw returns the graph as mermaid, dot, svg or text. Text has the width and the colours of the stream o.
+func (r *Graph) Draw(format string, o page.Out) string {
+	g := graph.New(r.Task, r.SubTasks, r.Edges)
+	switch format {
+	case "mermaid":
+		return g.Mermaid()
+	case "dot":
+		return g.DOT()
+	case "svg":
+		return g.SVG(nil)
+	}
+	return g.Text(o.Width(), func(status, text string) string { return o.As(report.Sign(boulder.SubTaskStatus(status)), text) })
+}
+
+// SVG returns the graph as a part of a page, see [graph.Graph.SVG].
+func (r *Graph) SVG(link func(id string) string) string {
+	return graph.New(r.Task, r.SubTasks, r.Edges).SVG(link)
+}

@@ -1,0 +1,275 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/report"
+	"github.com/bouldermgr/manager/store"
+)
+
+// Status is what `manager status --json` prints: one object.
+type Status struct {
+	Type      string         `json:"type"` // status
+	BoulderID string         `json:"boulder_id"`
+	Task      string         `json:"task"`
+	Goal      string         `json:"goal,omitempty"`
+	Status    boulder.Status `json:"status"`
+	Reason    string         `json:"reason,omitempty"`
+	// Left lists sessions of ended attempts whose agents may still be at work. The next run or resume stops them.
+	Left        []boulder.LeftSession `json:"left,omitempty"`
+	Project     string                `json:"project"`
+	Base        string                `json:"base,omitempty"` // commit that the plan was made on
+	Revision    int                   `json:"revision"`       // of the plan; 0 while planning
+	Model       string                `json:"model,omitempty"`
+	Engine      string                `json:"engine,omitempty"` // that runs it; empty: a manager on this machine
+	LedgerModel string                `json:"ledger_model,omitempty"`
+	RunBy       *project.Holder       `json:"run_by"`             // the process that runs it; null if none does
+	Resumable   bool                  `json:"resumable"`          // `manager resume` would continue it now
+	Completed   int                   `json:"completed"`          // sub-tasks
+	Total       int                   `json:"total"`              // sub-tasks, without superseded ones
+	Unlanded    bool                  `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
+	Usage       boulder.Usage         `json:"usage"`
+	Summary     string                `json:"summary,omitempty"`
+	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that the user can still answer
+	CreatedAt   time.Time             `json:"created_at"`
+	UpdatedAt   time.Time             `json:"updated_at"`
+	AtEvent     uint64                `json:"at_event,omitempty"` // the status is as of this event of the log
+	SubTasks    []row                 `json:"sub_tasks"`          // in plan order
+
+	now     time.Time
+	resumed report.Step // how to continue
+	copied  bool        // a copy of a boulder on Engine, which cannot be reached from here
+}
+
+// NewStatus makes the status of a boulder.
+func NewStatus(r *project.Reading) *Status {
+	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-project.Newest):]
+	s := &Status{
+		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.Left,
+		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, LedgerModel: b.LedgerModel,
+		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Summary: b.Summary,
+		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,
+		copied: b.Engine != "" && r.Holder == nil,
+	}
+	if r.Holder.Has(b.ID) {
+		s.Left = nil // that process stops them now
+	}
+	for _, a := range r.Attempts {
+		s.Usage = s.Usage.Add(a.Running())
+	}
+	s.resumed = report.New(report.Input{Boulder: b, SubTasks: r.SubTasks, Attempts: r.Attempts, Away: s.copied, Now: r.Now}).Resumed()
+	if r.Running() {
+		s.RunBy = r.Holder
+	} else {
+		recent = nil // activities of an ended run are not current
+	}
+	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
+	p, _ := ProgressOf(nil, r.Snapshot, recent, nil) // contradictory records are shown as well
+	s.SubTasks = p.rows(r.Limits, r.Others, r.Now, s.RunBy != nil)
+	return s
+}
+
+// widestLabel bounds the column of sub-task ids, which can have 64 characters.
+const widestLabel = 20
+
+// Print writes the status for people: what to do if the boulder does not continue by itself, and a line per sub-task.
+func (s *Status) Print(o page.Out) {
+	o.Columns = min(o.Width(), page.Widest)
+	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
+	shown := report.Words(shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied))
+	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), shown), done,
+		o.Dim(report.Usage(s.Usage)), o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
+	o.Say(text.Clip(s.Task, 2*o.Columns))
+	if waiting := s.Waiting.Text(); waiting != "" {
+		o.Say(o.Yellow(waiting), ": ", o.Code(ClarifyHint))
+	}
+	if len(s.Left) > 0 {
+		o.Say(o.Yellow(o.Plain(leftText(s.Left))))
+	}
+	if s.RunBy != nil {
+		since := s.RunBy.Since.Local().Format(time.DateTime)
+		since = strings.TrimPrefix(since, s.now.Local().Format(time.DateOnly)+" ")
+		o.Say(o.Dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, since, text.Clip(s.RunBy.Command, o.Columns))))
+		if s.RunBy.Trouble != "" {
+			o.Say(o.Yellow("This may be out of date: "), o.Plain(text.OneLine(s.RunBy.Trouble)))
+		}
+	}
+	how := map[bool]string{true: "Answer first, then continue with: ", false: "Continue with: "}[s.Waiting.Hard > 0]
+	resume := how + o.Code(s.resumed.Command)
+	if s.copied {
+		resume = o.Yellow("a copy") + " of a boulder that runs on " + s.Engine + ". Reach it with: " + o.Code(s.resumed.Command)
+	}
+	if s.AtEvent > 0 {
+		o.Say(o.Dim(fmt.Sprintf("as it was at event %d, %s", s.AtEvent, s.UpdatedAt.Local().Format(time.DateTime))))
+		resume = ""
+	}
+	switch {
+	case s.Status == boulder.Paused:
+		o.Say(o.Yellow(o.Plain(report.Stated("paused", s.Reason))))
+		o.Say(resume)
+	case s.RunBy != nil, s.AtEvent > 0:
+	case s.Status == boulder.AwaitingApproval:
+		o.Say("The plan waits for approval. ", resume)
+	case s.Resumable && s.copied:
+		o.Say(resume)
+	case s.Resumable:
+		o.Say(o.Yellow("interrupted"), ": no process runs it. ", resume)
+	case s.Reason != "":
+		o.Say(o.Plain(s.Reason))
+	}
+	if s.Unlanded && s.AtEvent == 0 {
+		o.Say(o.Yellow("The results have not landed: "), o.Code("manager land --files "+s.BoulderID))
+	}
+	t := tasks{Paint: o.Paint, width: o.Columns}
+	for _, r := range s.SubTasks {
+		t.labelWidth = max(t.labelWidth, min(ansi.StringWidthWc(r.ID), widestLabel))
+	}
+	for i, line := range t.lines(s.SubTasks...) {
+		if i == 0 {
+			o.Say()
+		}
+		fmt.Fprintln(o, line)
+		if more := s.SubTasks[i].more(); more != "" {
+			fmt.Fprintln(o, t.below(more))
+		}
+	}
+}
+
+// more returns a second line for a sub-task that is at work or did not succeed, or "".
+func (r *row) more() string {
+	switch c := r.Checkpoint; {
+	case r.Status.Terminal() && r.Status != boulder.SubTaskCompleted:
+		return r.Reason
+	case !r.live:
+		return ""
+	case c == nil:
+		return r.Now
+	default:
+		return fmt.Sprintf("%s · last edit %s:%d", r.Now, c.File, c.Line)
+	}
+}
+
+// ListItem is one line of `manager list --json`.
+type ListItem struct {
+	Type string `json:"type"` // boulder
+	store.Item
+	Running   bool `json:"running"`   // a process runs it
+	Completed int  `json:"completed"` // sub-tasks
+	Total     int  `json:"total"`     // sub-tasks, without superseded ones
+}
+
+// NewListItem makes the list item of a boulder. holder is nil if no process holds the state.
+func NewListItem(b *store.Item, holder *project.Holder) ListItem {
+	runs := holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status})
+	return ListItem{Type: "boulder", Item: *b, Running: runs, Completed: b.Tally.Completed, Total: b.Tally.Planned}
+}
+
+// interrupted is shown for a boulder that should be at work, without a process.
+const interrupted = "interrupted"
+
+func shownAs(s boulder.Status, runs bool) string {
+	switch s {
+	case boulder.Planning, boulder.Running, boulder.Synthesizing:
+		if !runs {
+			return interrupted
+		}
+	}
+	return string(s)
+}
+
+// ListStatuses are the statuses that [ListItem.Shown] returns.
+var ListStatuses = []string{
+	string(boulder.Planning), string(boulder.AwaitingApproval), string(boulder.Running), interrupted, string(boulder.Paused),
+	string(boulder.Synthesizing), string(boulder.Completed), string(boulder.Partial), string(boulder.Failed), string(boulder.Cancelled),
+}
+
+// Shown returns the status that a list shows.
+func (b *ListItem) Shown() string {
+	return shownAs(b.Status, b.Running)
+}
+
+// List writes a header and one line per boulder.
+func List(o page.Out, items []ListItem, now time.Time) {
+	rows := [][]string{{o.Dim("  BOULDER"), o.Dim("STATUS"), o.Dim("DONE"), o.Dim("STARTED"), o.Dim("TASK")}}
+	for _, b := range items {
+		rows = append(rows, []string{
+			o.Dim(map[bool]string{true: "* ", false: "  "}[b.Active] + b.BoulderID), b.Shown(),
+			fmt.Sprintf("%d/%d", b.Completed, b.Total), text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
+		})
+	}
+	printTable(o, []column{{}, {}, {right: true}, {right: true}, {flexible: true}}, rows)
+}
+
+// need is a question or trouble in a boulder that the user should see.
+type need struct {
+	mark    string        // one column: ? waits for an answer, ✗ failed, ! blocked
+	name    string        // the sub-task as "[2/3]"; of a question "B7 [2/3]"
+	left    time.Duration // until its session continues without an answer; 0: no limit
+	text    string        // the question, or subject and reason
+	command string        // that resolves it; empty: none
+}
+
+// needsOf lists questions first, then failed, parked and blocked sub-tasks in plan order. raised are the known full
+// records of blockers. on is the suffix of commands that names the boulder.
+func needsOf(s *boulder.State, raised []boulder.Blocker, on string, now time.Time) (needs []need) {
+	places, asking := map[string]string{}, map[string]bool{}
+	for _, t := range s.SubTasks {
+		places[t.ID] = numbered(t.Position, len(s.SubTasks))
+	}
+	for _, b := range report.Blockers(s.Boulder, s.SubTasks, raised, now) {
+		if !b.Awaited {
+			continue
+		}
+		asking[b.SubTaskID] = true
+		n := need{mark: "?", name: b.ID + " " + places[b.SubTaskID], text: b.Question, command: "manager blockers answer " + b.ID}
+		n.command += map[bool]string{true: " --allow", false: ` "…"`}[b.AsksPermission()]
+		if blockers.Waiting(&b.Blocker, now) {
+			n.left = b.Until.Sub(now)
+		}
+		needs = append(needs, n)
+	}
+	for _, t := range s.SubTasks {
+		n := need{mark: "!", name: places[t.ID], text: t.Subject + ": " + t.Reason, command: "manager retry " + t.ID + on}
+		switch {
+		case t.Status == boulder.SubTaskFailed:
+			n.mark = "✗"
+		case t.Parked && !asking[t.ID]:
+		case t.Status == boulder.SubTaskBlocked && !t.Parked:
+			n.command = ""
+		default:
+			continue
+		}
+		needs = append(needs, n)
+	}
+	return needs
+}
+
+// needLines draws needs in at most room lines narrower than width, with their commands if all fit. The last line counts
+// what does not fit.
+func needLines(needs []need, width, room int, p page.Paint) []string {
+	var heads, full []string
+	for _, n := range needs {
+		head := n.mark + " " + n.name + " " + text.If(n.left > 0, "("+text.Elapsed(n.left.Truncate(time.Second))+" left) ")
+		heads = append(heads, p.Yellow(head)+text.Clip(n.text, width-1-ansi.StringWidthWc(head)))
+		full = append(full, heads[len(heads)-1])
+		if n.command != "" {
+			full = append(full, p.Dim("    "+text.Clip(n.command, width-5)))
+		}
+	}
+	for _, all := range [][]string{full, heads} {
+		if len(all) > 0 && len(all) < room {
+			return append([]string{p.Yellow("Needs you")}, all...)
+		}
+	}
+	clip := func(s string) string { return text.Clip(s, width-1) }
+	return fit(heads, 0, room, clip, "and %d more: manager status") // the needs matter more than the heading
+}

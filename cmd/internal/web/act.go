@@ -1,0 +1,220 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/report"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+// back returns the page that a form was on. It must be a local path, which prevents open redirects.
+func back(r *http.Request) string {
+	to := r.PostFormValue("back")
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
+		return "/"
+	}
+	return to
+}
+
+func (s *Site) answer(r *http.Request) (said string, err error) {
+	ctx := r.Context()
+	b, err := s.Blockers().Get(ctx, r.PathValue("blocker"))
+	if err != nil {
+		return "", err
+	}
+	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(r.PostFormValue("answer"))}
+	switch do := r.PostFormValue("do"); {
+	case do == "skip":
+		how = blockers.Settlement{Status: boulder.BlockerSkipped}
+	case do == "allow":
+		how.Allowed = true
+	case do == "deny":
+		how.Answer = text.JoinedBy(": ", "Denied", how.Answer)
+	case strings.HasPrefix(do, "option "):
+		how.Answer = strings.TrimPrefix(do, "option ")
+	}
+	if how.Status == boulder.BlockerAnswered && how.Answer == "" && !how.Allowed {
+		return "", errors.New("nothing was sent: write an answer, or continue without one")
+	}
+	item := s.Placed(ctx, []boulder.Blocker{b})[0]
+	answered, err := s.Settle(ctx, &item, how)
+	return view.Settled(answered, time.Now()), err
+}
+
+func (s *Site) order(r *http.Request) (said string, err error) {
+	ctx, id := r.Context(), r.PathValue("id")
+	do, now, _ := strings.Cut(r.PostFormValue("do"), " ")
+	o := boulder.Order{Do: boulder.OrderKind(do), SubTaskID: r.PostFormValue("task"), Now: now == "now"}
+	if o.Do == boulder.OrderNote {
+		o.Text = s.Clean("The note", strings.TrimSpace(r.PostFormValue("text")))[0]
+	}
+	if o.Do == boulder.OrderApprove || o.Do == boulder.OrderDecline {
+		o.Hash = r.PostFormValue("hash")
+	}
+	allowed := []boulder.OrderKind{
+		boulder.OrderPause, boulder.OrderResume, boulder.OrderCancel, boulder.OrderRetry, boulder.OrderSkip, boulder.OrderNote,
+		boulder.OrderArchive, boulder.OrderUnarchive, boulder.OrderApprove, boulder.OrderDecline, boulder.OrderKeep,
+	}
+	switch {
+	case !slices.Contains(allowed, o.Do):
+		return "", fmt.Errorf("there is no order %q here", o.Do)
+	case o.Do == boulder.OrderKeep:
+		var d boulder.Snapshot
+		if d, err = s.Snapshot(ctx, id); err == nil {
+			o, err = s.KeepOrder(ctx, &d, o.SubTaskID)
+		}
+	}
+	switch err = cmp.Or(err, o.Validate()); {
+	case err != nil:
+		return "", err
+	case o.Do == boulder.OrderResume:
+		if said, err = s.resume(ctx, id); said != "" || err != nil {
+			return said, err
+		}
+	}
+	return s.carryOut(ctx, id, o)
+}
+
+// carryOut carries out an order. After an approval or a refusal the boulder continues if a server runs.
+func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said string, err error) {
+	done, err := s.Order(ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
+		b, err := d.Get(ctx, id)
+		return b, o, err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case o.Do == boulder.OrderArchive:
+		return "Archived " + id + ".", nil
+	case o.Do == boulder.OrderUnarchive:
+		return id + " is back.", nil
+	case o.Do != boulder.OrderApprove && o.Do != boulder.OrderDecline || done.Holder == nil || !done.Holder.Serves:
+	default:
+		if resumed, err := s.resume(ctx, id); err == nil && resumed != "" {
+			return view.Answered(o) + " " + resumed, nil
+		}
+	}
+	return view.NewOrder(done).Text(), nil
+}
+
+// resume continues a boulder in the project's server. It returns "" if a process runs the boulder, which takes the
+// order itself. It starts no process: only the user can say where and with which settings.
+func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
+	command := fmt.Errorf("no process is there that could continue it: type `manager resume %s` in a terminal", id)
+	there, err := s.Dial(ctx)
+	if err != nil {
+		return "", command
+	}
+	d, err := there.Get(ctx, id)
+	switch {
+	case err != nil || slices.Contains(there.Holder.Running, id):
+		return "", err
+	case !there.Holder.Serves:
+		return "", command
+	case d.Revision != nil && len(d.SubTasks) == 0:
+		return "", errors.New("its plan waits for your approval")
+	}
+	if _, err := there.Submit(ctx, project.Request{Resume: id}); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Process %d continues boulder %s.", there.Holder.PID, id), nil
+}
+
+func (s *Site) land(r *http.Request) (*Page, error) {
+	l, err := s.Land(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
+	b := l.Of.Boulder
+	if b.ID == "" {
+		return nil, err
+	}
+	p := s.page("Land the results", "")
+	p.Still = true
+	p.add("crumbs", "", s.html("crumbs", b))
+	p.add("land", "", s.html("land", struct {
+		B     boulder.Boulder
+		Files []workspace.Change
+		Err   error
+	}{b, l.Files, err}))
+	return p, nil
+}
+
+func (s *Site) landNow(r *http.Request) (said string, err error) {
+	how := project.Land{How: r.PostFormValue("how"), Branch: strings.TrimSpace(r.PostFormValue("branch"))}
+	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
+		return "", errors.New("from here, results land in your files or as a branch: see `manager land --help`")
+	}
+	l, err := s.Land(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
+	if err != nil {
+		return "", err
+	}
+	return "Results: " + report.Landed(l.Landed) + ".", nil
+}
+
+// prepareRedo prepares a redo of the sub-task that the form names, or else of all that are out of date. redo is nil if
+// none is.
+func (s *Site) prepareRedo(r *http.Request) (b boulder.Snapshot, what project.Redo, redo *boulder.Redoing, err error) {
+	read, err := s.read(r.Context(), r.PathValue("id"), false)
+	if err != nil {
+		return b, what, nil, err
+	}
+	what = project.Redo{
+		Note: strings.TrimSpace(r.FormValue("text")), NoDependents: r.FormValue("alone") != "", Files: boulder.Files(r.FormValue("files")),
+	}
+	if task := r.FormValue("task"); task != "" {
+		what.SubTasks = map[string][]boulder.Reason{task: {boulder.ReasonAsked}}
+	}
+	redo, err = s.PrepareRedo(r.Context(), read.Reading, what)
+	return read.Snapshot, what, redo, err
+}
+
+func (s *Site) redo(r *http.Request) (*Page, error) {
+	b, what, redo, err := s.prepareRedo(r)
+	if b.Boulder.ID == "" {
+		return nil, err
+	}
+	data := map[string]any{"B": b.Boulder, "Task": r.FormValue("task"), "Redo": what}
+	if err != nil {
+		data["Err"] = project.Message(err)
+	} else if redo != nil {
+		var shown strings.Builder // a table
+		view.NewRedo(&b, *redo, true).Print(page.Out{Writer: &shown, Columns: page.Widest})
+		data["Shown"] = shown.String()
+	}
+	p := s.page("Redo", "")
+	p.Still = true
+	p.add("crumbs", "", s.html("crumbs", b.Boulder))
+	p.add("redo", "", s.html("redo", data))
+	return p, nil
+}
+
+// redoNow orders the redo. A boulder without a process continues if a server runs.
+func (s *Site) redoNow(r *http.Request) (said string, err error) {
+	r = r.WithContext(context.WithoutCancel(r.Context()))
+	b, _, redo, err := s.prepareRedo(r)
+	ctx, id := r.Context(), r.PathValue("id")
+	switch {
+	case err != nil:
+		return "", err
+	case redo == nil:
+		return "", errors.New("nothing is out of date")
+	}
+	said, err = s.OrderRedo(ctx, &b, redo.Order)
+	if err == nil && said == "" {
+		if said, err = s.resume(ctx, id); err != nil {
+			said = "It is redone when the boulder continues:"
+		}
+	}
+	return said, err
+}

@@ -1,0 +1,270 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/report"
+	"github.com/bouldermgr/manager/store"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Page is what an address shows: a list of sections. While it is open, changed sections are sent again.
+type Page struct {
+	Title    string
+	Project  string // base name of its directory
+	Here     string // the address that the navigation marks
+	Said     string // outcome of the user's last action
+	Event    uint64 // number of the newest event that it shows
+	Sections []Section
+	Version  string // see [Site.stream]
+	Still    bool   // not updated while open: that would be too slow
+	Frozen   bool   // a file, without links to other pages, forms and scripts
+	Style    template.CSS
+
+	updates sync.Map // by the version that a browser has, see [Site.update]
+}
+
+// Section is a part of a [Page].
+type Section struct {
+	ID    string
+	Title string // empty: none
+	HTML  template.HTML
+}
+
+func (p *Page) add(id, title string, content template.HTML) {
+	if strings.TrimSpace(string(content)) != "" {
+		p.Sections = append(p.Sections, Section{id, title, content})
+	}
+}
+
+func templates() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"ms": text.Millis, "stamp": text.Stamp, "clock": view.Clock, "usage": report.Usage, "count": text.Count,
+		"money": text.Money, "plural": text.Plural, "line": text.OneLine,
+		"clip": func(n int, s string) string { return text.Clip(s, n) }, "sign": report.Sign, "safe": text.Safe,
+		"words": func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
+		"task":  taskPath, "boulder": boulderPath, "markup": func(s string) template.HTML { return template.HTML(page.Markup(s)) },
+		"ago": func(now, at time.Time) string { return text.Elapsed(now.Sub(at)) + " ago" },
+	}).ParseFS(assets, "assets/pages.html"))
+}
+
+func boulderPath(id string) string { return "/b/" + url.PathEscape(id) }
+
+func taskPath(id, task string) string { return boulderPath(id) + "/t/" + url.PathEscape(task) }
+
+// html executes a template. Errors are bugs in the template, which the tests look for; the page then shows the error.
+func (s *Site) html(name string, data any) template.HTML {
+	var b bytes.Buffer
+	if err := s.templates.ExecuteTemplate(&b, name, data); err != nil {
+		s.log.Error("a part of a page could not be made", "error", err)
+		return template.HTML(template.HTMLEscapeString(err.Error()))
+	}
+	return template.HTML(b.String())
+}
+
+func printed(by func(o page.Out)) template.HTML {
+	var b bytes.Buffer
+	by(page.HTML(&b))
+	return template.HTML(b.String())
+}
+
+// reading is one read of a boulder.
+type reading struct {
+	*project.Reading
+	cut bool // only the newest events of the log were read
+}
+
+// read reads a boulder, partially if it also returns an error. With quick, only the newest events of a long log are
+// read, unless it is cached.
+func (s *Site) read(ctx context.Context, id string, quick bool) (*reading, error) {
+	there, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close() // hold nothing while the page is made
+	d, err := there.Get(ctx, id)
+	if d.Boulder.ID == "" {
+		return nil, err
+	}
+	return s.readRest(ctx, there, d, quick)
+}
+
+func (s *Site) readRest(ctx context.Context, there *project.Access, d boulder.Snapshot, quick bool) (*reading, error) {
+	var events []boulder.Event
+	var err error
+	s.mu.Lock()
+	cut := quick && d.Boulder.Seq > longLog && s.logs[d.Boulder.ID] == nil
+	s.mu.Unlock()
+	if cut {
+		events, err = there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-longLog/4, 0)
+	} else {
+		events, err = s.events(ctx, there, d.Boulder)
+	}
+	r := &reading{s.Reading(ctx, there, d, events), cut}
+	return r, errors.Join(err, r.Unread)
+}
+
+// events returns the log of a boulder. A log only grows, so cached events are not read again.
+func (s *Site) events(ctx context.Context, there *project.Access, b boulder.Boulder) ([]boulder.Event, error) {
+	s.mu.Lock()
+	had := s.logs[b.ID]
+	s.mu.Unlock()
+	var last uint64
+	if len(had) > 0 {
+		last = had[len(had)-1].Seq
+	}
+	more, err := there.Events(ctx, b.ID, last, 0)
+	all := slices.Concat(had, more)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.logs) >= logsKept && s.logs[b.ID] == nil {
+		clear(s.logs)
+	}
+	s.logs[b.ID] = all
+	return slices.DeleteFunc(slices.Clone(all), func(e boulder.Event) bool { return e.Seq > b.Seq }), err
+}
+
+// longLog is the number of events from which on reading the log takes longer than making the page.
+const longLog = 2_000
+
+// logsKept is how many logs are cached.
+const logsKept = 8
+
+type ask struct {
+	*report.Blocker
+	Card   template.HTML
+	Settle bool // the user can answer it
+}
+
+func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *report.Blocker) bool) {
+	for i := range all {
+		if b := &all[i]; open(b) {
+			card := printed(func(o page.Out) { b.Print(o, 0, true, now) })
+			p.add("ask-"+b.ID, "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == ""}))
+		}
+	}
+}
+
+func (s *Site) needs(r *http.Request) (*Page, error) {
+	p, ctx, now := s.page("Needs you", "/"), r.Context(), time.Now()
+	placed, err := s.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	there, listErr := s.Read(ctx)
+	if listErr != nil {
+		return nil, listErr
+	}
+	items, listErr := there.Listing(ctx)
+	var stand, atWork []view.ListItem
+	var asking []boulder.Snapshot
+	for i := range items {
+		switch item := view.NewListItem(&items[i], there.Holder); {
+		case !item.ArchivedAt.IsZero() || item.Status.Terminal():
+		case item.Asks && len(asking) < listed:
+			d, getErr := there.Get(ctx, item.BoulderID)
+			asking, err = append(asking, d), errors.Join(err, getErr)
+		case item.Running && item.Status != boulder.Paused:
+			atWork = append(atWork, item)
+		default:
+			stand = append(stand, item)
+		}
+	}
+	there.Close()
+	err = errors.Join(err, listErr)
+	more := max(0, len(stand)-listed)
+	stand = stand[:min(len(stand), listed)] // the newest
+	waits := view.WaitingOf(placed)
+	data := map[string]any{
+		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand)+len(asking) == 0, "Empty": len(items) == 0,
+	}
+	p.add("needs", "", s.html("needs", data))
+	for i := range asking {
+		s.addApproval(ctx, p, &asking[i], "/")
+	}
+	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Awaited })
+	p.add("stand", "Stands still", s.html("items", map[string]any{"Items": stand, "More": more, "Now": now, "Stand": true, "Held": there.Holder != nil}))
+	if waits.Choices() != "" {
+		p.add("choices", "Chosen by agents", "<p>An answer still reaches them.</p>")
+	}
+	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
+	p.add("at-work", "At work", s.html("items", map[string]any{"Items": atWork, "Now": now}))
+	return s.unread(p, err), nil
+}
+
+// unread adds a section about what could not be read.
+func (s *Site) unread(p *Page, err error) *Page {
+	if err != nil {
+		p.add("unread", "Could not be read", s.html("text", err.Error()))
+	}
+	return p
+}
+
+const listed = 100
+
+func (s *Site) list(r *http.Request) (*Page, error) {
+	p, ctx, now := s.page("Boulders", "/boulders"), r.Context(), time.Now()
+	there, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	items, err := there.Listing(ctx)
+	there.Close()
+	q, status, archived, from := r.FormValue("q"), r.FormValue("status"), r.FormValue("archived") != "", r.FormValue("from")
+	var shown []view.ListItem
+	more := ""
+	for i := range items {
+		item := view.NewListItem(&items[i], there.Holder)
+		switch {
+		case item.ArchivedAt.IsZero() == archived, from != "" && item.BoulderID > from:
+		case status != "" && item.Shown() != status:
+		case !strings.Contains(strings.ToLower(item.Task+" "+item.BoulderID), strings.ToLower(q)):
+		case len(shown) == listed:
+			more = cmp.Or(more, item.BoulderID)
+		default:
+			shown = append(shown, item)
+		}
+	}
+	next := url.Values{"q": {q}, "status": {status}, "from": {more}}
+	if archived {
+		next.Set("archived", "1")
+	}
+	p.add("filter", "", s.html("filter", map[string]any{
+		"Q": q, "Status": status, "Archived": archived, "Statuses": view.ListStatuses,
+	}))
+	p.add("items", "", s.html("items", map[string]any{"Items": shown, "Now": now, "All": true}))
+	if more != "" {
+		p.add("more", "", s.html("more", next.Encode()))
+	}
+	return s.unread(p, err), nil
+}
+
+func statusOf(err error) int {
+	usage := (*project.UsageError)(nil)
+	switch {
+	case errors.Is(err, boulder.ErrNotFound), errors.Is(err, blockers.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, store.ErrHeld):
+		return http.StatusServiceUnavailable
+	case errors.As(err, &usage), errors.Is(err, boulder.ErrRefused):
+		return http.StatusConflict
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,144 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/testkit/golden/sample"
+)
+
+// says checks that a page contains each text, and none of the texts after "NOT ".
+func says(t *testing.T, shown string, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		without, not := strings.CutPrefix(want, "NOT ")
+		if strings.Contains(shown, without) == not {
+			t.Errorf("want %q in:\n%.4000s", want, shown)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	blocked(t, dir)
+	b := enter(t, site(t, dir, ""))
+	says(t, b.get("/"), "1 hard blocker waits for an answer", "1 choice and 1 refused permission can still be changed", `action="/blockers/B1"`, `value="allow"`, "Chosen by agents",
+		"manager resume 01k3middle", "NOT Nothing waits for you")
+	says(t, b.get("/boulders"), "01k3middle", sample.ID, "NOT No boulder is like that")
+	says(t, b.get("/boulders?q=nothing"), "No boulder is like that")
+	says(t, b.get("/boulders?status=completed"), "NOT 01k3middle")
+	says(t, b.get("/b/01k3middle"), `<svg xmlns="http://www.w3.org/2000/svg" class="graph"`, `<a href="/b/01k3middle/t/toggle">`,
+		"gate failed with exit code 1: go test ./settings (2s)", `<rect class="wait"`, "1 of 6 sub-tasks", "attempt 2, failed",
+		"manager resume 01k3middle", "NOT value=\"pause\"") // no process runs it
+	says(t, b.get("/b/01k3middle/t/toggle"), "gate failed with exit code 1", "--- FAIL: TestToggle", "the brief", "NOT value=\"retry\"")
+	says(t, b.get("/b/01k3middle/t/icons"), `value="retry"`, "NOT value=\"skip\"")
+	says(t, b.get("/b/01k3middle/report"), "<h2>Not done, and why</h2>")
+	for path, want := range map[string]int{
+		"/b/nothing": http.StatusNotFound, "/b/01k3middle/t/nothing": http.StatusNotFound, "/nothing": http.StatusNotFound,
+		"/b/01k3middle/order": http.StatusMethodNotAllowed,
+	} {
+		if w := b.do("GET", path, nil); w.Code != want {
+			t.Errorf("GET %s: %d, want %d", path, w.Code, want)
+		}
+	}
+	says(t, enter(t, site(t, t.TempDir(), "")).get("/"), "Nothing has been run here yet")
+}
+
+// Answers and orders on a page do what the commands do. The page reports the outcome once.
+func TestActs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	blocked(t, dir)
+	b := enter(t, site(t, dir, ""))
+	post := func(path string, form url.Values, want ...string) {
+		t.Helper()
+		w := b.do("POST", path, form)
+		if w.Code != http.StatusSeeOther {
+			t.Fatalf("POST %s: %d\n%s", path, w.Code, w.Body)
+		}
+		says(t, b.get(w.Header().Get("Location")), want...)
+		says(t, b.get("/"), `NOT class="said"`)
+	}
+	order := "/b/" + sample.ID + "/order"
+	post("/blockers/B1", url.Values{"do": {"answer"}}, "nothing was sent")
+	post("/blockers/B1", url.Values{"do": {"allow"}}, "asks for no permission")
+	post("/blockers/B3", url.Values{"do": {"answer"}, "answer": {"Yes."}}, "alone does not give the permission", `action="/blockers/B3"`)
+	post("/blockers/B3", url.Values{"do": {"allow"}}, "Allowed B3.", `NOT action="/blockers/B3"`)
+	post("/blockers/B2", url.Values{"do": {"option " + hostile}}, "Answered B2: ")
+	post("/blockers/B1", url.Values{"do": {"answer"}, "answer": {"The release key"}}, "Answered B1.", "NOT hard blocker")
+	post("/blockers/B1", url.Values{"do": {"skip"}}, "B1 is answered already")
+	post("/blockers/B77", url.Values{"do": {"skip"}}, "no such blocker")
+	post(order, url.Values{"do": {"note"}, "text": {"Use fixtures"}, "back": {"/b/" + sample.ID}}, "Noted for all sub-tasks", "Use fixtures")
+	post(order, url.Values{"do": {"note"}}, "a note needs a text")
+	post(order, url.Values{"do": {"skip"}, "task": {"lang"}, "back": {"/b/" + sample.ID + "/t/lang"}}, "Skipped &#34;lang&#34;")
+	post(order, url.Values{"do": {"retry"}, "task": {"lang"}}, "NOT is retried")
+	post(order, url.Values{"do": {"resume"}}, "manager resume "+sample.ID)
+	post(order, url.Values{"do": {"landed"}}, "there is no order")
+	post(order, url.Values{"do": {"cancel"}}, "Cancelled boulder "+sample.ID)
+	post(order, url.Values{"do": {"archive"}}, "Archived")
+	says(t, b.get("/boulders?archived=1"), sample.ID)
+	says(t, b.get("/b/"+sample.ID), "Take back from the archive", "NOT value=\"cancel\"")
+}
+
+// The stream of a page has the parts that changed since the version that the browser has.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := sample.New(t, sample.ID)
+	at.Play()
+	storeIn(t, dir, at)
+	s := site(t, dir, "")
+	root := serve(t, s)
+	let, err := http.Get(s.Links()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	let.Body.Close()
+	stream := func(version string) (next func() string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, root+"/b/"+sample.ID, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.AddCookie(let.Cookies()[0])
+		r.Header.Set("Accept", "text/event-stream")
+		if version != "" {
+			r.Header.Set("Last-Event-ID", version)
+		}
+		return messages(t, r)
+	}
+	next := stream("")
+	first := next()
+	says(t, first, "id: "+seq(at.State), `\"feed\"`, `"order":["head","graph"`)
+	at.Apply(boulder.Noted{Text: "written meanwhile"})
+	storeIn(t, dir, at)
+	second := next()
+	says(t, second, "id: "+seq(at.State), "written meanwhile", `NOT "graph":`) // unchanged
+	version, _, _ := strings.Cut(strings.TrimPrefix(second, "id: "), "\n")
+	again := stream(version) // continues after the second message
+	at.Apply(boulder.Noted{Text: "and this"})
+	storeIn(t, dir, at)
+	says(t, again(), "id: "+seq(at.State), "and this")
+}
+
+// The report file is complete, loads nothing and runs nothing.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	blocked(t, dir)
+	b := enter(t, site(t, dir, ""))
+	for _, id := range []string{"01k3middle", sample.ID} {
+		w := b.do("GET", "/b/"+id+"/report.html", nil)
+		file := w.Body.String()
+		says(t, file, `content="default-src 'none'; style-src 'unsafe-inline'"`, "<style>:root{", `class="graph"`, `href="#t-theme"`, `id="t-theme"`,
+			"Spending", "NOT <script", "NOT <form", "NOT <link", `NOT href="/`, "NOT url(h", "NOT @import")
+		if got := w.Header().Get("Content-Disposition"); got != `attachment; filename="`+id+`.html"` {
+			t.Error(got)
+		}
+	}
+	says(t, b.get("/b/01k3middle/report.html"), "--- FAIL: TestToggle", "judged not complete", "not complete after 5 turns")
+	says(t, b.get("/b/"+sample.ID+"/report.html"), "Which key signs the theme", "Waiting for an answer")
+}

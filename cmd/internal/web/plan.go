@@ -1,0 +1,173 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/yamlfile"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+// addApproval adds the plan or replan that waits for approval, with buttons. back is the page that it is on.
+func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, back string) {
+	b, asked := &d.Boulder, d.Asked()
+	if asked == "" {
+		return
+	}
+	plan, shown := boulder.Plan{}, template.HTML("")
+	if b.Replan == nil {
+		plan, shown = d.Revision.Plan, s.preview(ctx, b, &d.Revision.Plan)
+	} else {
+		proposal := orchestrator.Proposal(*d)
+		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal) })
+	}
+	all, _ := taskledger.Format(&plan) // cannot fail: the plan was parsed, or made here
+	p.add("agree-"+b.ID, "", s.html("agree", map[string]any{
+		"B": b, "Hash": asked, "Shown": shown, "All": string(all), "Back": back, "Linked": back == "/",
+	}))
+}
+
+// preview renders a plan as the terminal does before it asks for approval.
+func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Plan) template.HTML {
+	return printed(func(o page.Out) {
+		view.Plan(o, plan)
+		view.Decided(o, plan, b.DoneWhen, b.Checks)
+		view.Expected(o, plan, s.Config().Limits.EvaluationsTotal, b.Budget, s.Earlier(ctx))
+	})
+}
+
+// draft is a plan that is being edited: that of a boulder that waits for approval, or the project's plan file.
+type draft struct {
+	B        *boulder.Boulder // nil: the plan file
+	Text     string
+	Hash     string // of the version that the user began with
+	Action   string
+	Problems []problem
+	More     int    // number of problems beyond these
+	Err      string // any other error
+	Checked  template.HTML
+}
+
+type problem struct {
+	yamlfile.Problem
+	Text string // of the line
+}
+
+func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
+	if id == "" {
+		data, err := os.ReadFile(s.PlanPath())
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return &draft{Text: string(data), Hash: fmt.Sprintf("%x", sha256.Sum256(data)), Action: "/plan"}, err
+	}
+	d, err := s.Snapshot(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Asked() == "" || d.Boulder.Replan != nil:
+		return nil, fmt.Errorf("%w: no plan of boulder %s waits for your approval", boulder.ErrRefused, id)
+	}
+	data, err := taskledger.Format(&d.Revision.Plan)
+	return &draft{B: &d.Boulder, Text: string(data), Hash: d.Asked(), Action: boulderPath(id) + "/plan"}, err
+}
+
+// take puts the user's text into the draft, with its problems. It returns nil if the text is not a valid plan.
+func (s *Site) take(ctx context.Context, d *draft, text string) *boulder.Plan {
+	d.Text = text
+	plan, err := s.ParsePlan("the plan", []byte(text))
+	if err == nil {
+		done := s.Criteria(nil)
+		if d.B != nil {
+			done = project.Criteria{Words: d.B.DoneWhen, Checks: d.B.Checks}
+		}
+		err = done.Check(plan)
+	}
+	if err == nil {
+		d.Checked = s.preview(ctx, cmp.Or(d.B, &boulder.Boulder{}), plan)
+		return plan
+	}
+	bad, is := errors.AsType[*yamlfile.Error](err)
+	if !is {
+		d.Err = project.Message(err)
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	for _, p := range bad.Problems {
+		at := problem{Problem: p}
+		if p.Line > 0 && p.Line <= len(lines) {
+			at.Text = lines[p.Line-1]
+		}
+		d.Problems = append(d.Problems, at)
+	}
+	d.More = bad.More
+	return nil
+}
+
+func (s *Site) editor(r *http.Request) (*Page, error) {
+	d, err := s.draft(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return s.drafted(d), nil
+}
+
+func (s *Site) drafted(d *draft) *Page {
+	p := s.page("Edit the plan", "/plan")
+	p.Still = true
+	if d.B != nil {
+		p.Here = ""
+		p.add("crumbs", "", s.html("crumbs", d.B))
+	}
+	p.add("editor", "", s.html("editor", d))
+	if d.Checked != "" {
+		p.add("checked", "What it comes to", s.html("checked", d.Checked))
+	}
+	return p
+}
+
+// edited checks the user's text, then saves the plan file or approves the plan. On errors the text stays as written.
+func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
+	ctx, id := r.Context(), r.PathValue("id")
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	text, hash, do := strings.ReplaceAll(r.PostFormValue("plan"), "\r\n", "\n"), r.PostFormValue("hash"), r.PostFormValue("do")
+	d, err := s.draft(ctx, id)
+	if err != nil { // another answer came first: show the text anyway
+		d = &draft{B: &boulder.Boulder{ID: id}, Hash: hash, Action: r.URL.Path}
+	}
+	plan := s.take(ctx, d, text)
+	said := ""
+	switch {
+	case err != nil || plan == nil || do == "check":
+	case d.Hash != hash:
+		err = errors.New("it was changed since you opened it: copy what you wrote, and open it again")
+	case d.B == nil:
+		said, err = "Saved "+s.PlanPath()+". Run it with: manager run", s.SavePlan([]byte(text))
+	default:
+		said, err = s.carryOut(ctx, id, boulder.Order{Do: boulder.OrderApprove, Hash: hash, Plan: plan})
+	}
+	if said != "" && err == nil {
+		s.redirect(w, r, said, cmp.Or(strings.TrimSuffix(r.URL.Path, "/plan"), "/plan"))
+		return
+	}
+	if d.Hash = hash; err != nil {
+		d.Err, d.Checked = project.Message(err), ""
+	}
+	s.write(w, r, http.StatusOK, string(s.html("page", s.drafted(d))))
+}
