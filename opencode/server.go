@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/freeport"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/text"
@@ -44,7 +45,7 @@ const (
 type ServerConfig struct {
 	Binary string   // a path or a name in PATH. Defaults to "opencode".
 	Dir    string   // the working directory, an absolute path. Defaults to the caller's.
-	Env    []string // the environment. Defaults to os.Environ().
+	Env    []string // the environment. Defaults to os.Environ(). Proxies are not used for this machine.
 	// ConfigContent is OpenCode configuration (JSON) over the user's files. Empty keeps OPENCODE_CONFIG_CONTENT in Env.
 	ConfigContent string
 	StartTimeout  time.Duration // defaults to 2 min
@@ -138,11 +139,11 @@ func lookUp(binary string) (string, error) {
 func (s *Server) command(path, port, password string) *exec.Cmd {
 	cmd := exec.Command(path, "serve", "--hostname", "127.0.0.1", "--port", port)
 	cmd.Dir = s.cfg.Dir
-	cmd.Env = s.cfg.Env
-	if cmd.Env == nil {
-		cmd.Env = os.Environ()
+	env := s.cfg.Env
+	if env == nil {
+		env = os.Environ()
 	}
-	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)],
+	cmd.Env = append(command.Environ(env),
 		"OPENCODE_SERVER_USERNAME="+defaultUsername,
 		"OPENCODE_SERVER_PASSWORD="+password,
 		"OPENCODE_PASSWORD="+password, // OpenCode 2 reads this one first

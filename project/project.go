@@ -19,6 +19,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
@@ -233,18 +234,19 @@ func (p *Project) environ() ([]string, error) {
 	return append(p.AgentEnv(), p.registration.Env()), nil
 }
 
-// AgentEnv returns the environment of OpenCode and commands: the variables of the options that the configuration lists.
+// AgentEnv returns the environment of OpenCode and commands: the variables of the options that the configuration lists,
+// without a proxy for this machine.
 func (p *Project) AgentEnv() []string {
 	if p.cfg.Environment == nil {
-		return slices.Clip(p.opts.Environ)
+		return command.Environ(p.opts.Environ)
 	}
-	return slices.DeleteFunc(slices.Clone(p.opts.Environ), func(entry string) bool {
+	return command.Environ(slices.DeleteFunc(slices.Clone(p.opts.Environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return !slices.ContainsFunc(p.cfg.Environment, func(pattern string) bool {
 			listed, _ := path.Match(pattern, name) // patterns were checked with the configuration
 			return listed
 		})
-	})
+	}))
 }
 
 // Kill kills OpenCode at once if this process started it, for a user in a hurry.

@@ -12,10 +12,14 @@ import (
 
 const drainTime = time.Second // for a process outside of the command's group that keeps the output open
 
-// Shell returns a shell command for [Run], which kills its process group when ctx ends. A nil env: this process's.
+// Shell returns a shell command for [Run], which kills its process group when ctx ends. A nil env: this process's. The
+// command gets it as [Environ] returns it.
 func Shell(ctx context.Context, dir string, env []string, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", "--", line)
-	cmd.Dir, cmd.Env = dir, env
+	if env == nil {
+		env = os.Environ()
+	}
+	cmd.Dir, cmd.Env = dir, Environ(env)
 	return cmd
 }
 
