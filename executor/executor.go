@@ -60,8 +60,6 @@ type Slot interface {
 	Env() []string // for commands, in addition to the usual environment
 	// Lay writes the files of a tree into the slot, but takes paths from From, which must have them.
 	Lay(ctx context.Context, tree string, paths []string) error
-	// Shared stores the slot's files as a tree in the project, and returns it.
-	Shared(ctx context.Context) (tree string, err error)
 	// Missing returns the ignored files and directories of the project that the slot lacks.
 	Missing(ctx context.Context) ([]string, error)
 	// Capture commits a snapshot of the slot on top of From, in the project. An empty tree means the present content.

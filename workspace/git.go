@@ -34,7 +34,7 @@ func exitCode(err error) int {
 // git runs commands in one directory. Nothing in the user's environment or configuration changes what they do or print.
 type git struct {
 	dir   string
-	index string // instead of the user's; empty: the user's, unwritten
+	index string // instead of the user's; empty: the user's, which is only read
 	env   []string
 
 	timeout time.Duration // instead of localTimeout

@@ -84,29 +84,17 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 		m = marker{}
 	}
 	x := &Slot{slots: s, claim: c, dir: filepath.Join(s.dirOf(c.BoulderID), name)}
-	if _, err := parent.Stat(name); m.From == "" || err != nil { // half made, or not at all
+	// The agent may have put a link or a file in the slot's place.
+	if info, err := parent.Lstat(name); m.From == "" || err != nil || !info.IsDir() { // half made, or not at all
 		m = marker{}
-		if err := errors.Join(x.mark(m), discard(parent, name)); err != nil {
+		if err := errors.Join(x.mark(m), discard(parent, name), discard(parent, name+".index")); err != nil {
 			return nil, err
 		}
-		if err := x.clone(ctx, c.Base); err != nil {
+		if err := parent.Mkdir(name, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	// A slot without its .git must not be taken for the project around it.
-	env := []string{"GIT_CEILING_DIRECTORIES=" + s.dirOf(c.BoulderID)}
-	dir := filepath.Join(x.dir, filepath.FromSlash(s.project.prefix))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	if x.Workspace, err = open(ctx, dir, env, s.project.scope); err != nil {
-		return nil, err
-	}
-	if x.reason != "" {
-		return nil, fmt.Errorf("%s is no repository any more (%s): save what you need of it, remove it, then run `manager resume`",
-			x.dir, x.reason)
-	}
-	x.large = keepLarge
+	x.Workspace = s.in(x.dir)
 	newest, _, err := s.newest(ctx, c)
 	if err != nil {
 		return nil, err
@@ -176,20 +164,41 @@ func (s *Slot) fill(ctx context.Context) error {
 		}
 		tree = m.tree
 	}
-	for _, name := range []string{"rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "index.lock"} {
-		if err := os.RemoveAll(filepath.Join(s.dir, ".git", name)); err != nil { // of the agent before
-			return err
-		}
+	if err := os.Remove(s.index + ".lock"); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a killed manager
+		return err
 	}
-	if err := s.top().each(ctx,
-		[]string{"update-ref", "-d", "refs/stash"},
-		[]string{"checkout", "--quiet", "--force", "--detach", s.claim.From},
-		[]string{"read-tree", "--reset", "-u", tree},
-		[]string{"clean", "-ffdq"},
-	); err != nil {
+	if err := s.dropRepositories(ctx); err != nil {
+		return err
+	}
+	if err := s.top().each(ctx, []string{"read-tree", "--reset", "-u", tree}, []string{"clean", "-ffdq"}); err != nil {
+		return err
+	}
+	if err := s.repository(ctx); err != nil {
 		return err
 	}
 	return os.MkdirAll(s.Dir(), 0o700)
+}
+
+// dropRepositories removes the repositories that an agent made between the slot's files. Git removes only those of which it
+// tracks no file.
+func (s *Slot) dropRepositories(ctx context.Context) error {
+	list, err := s.top().output(ctx, "ls-files", "-z")
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(s.dir) // a directory may have become a link that leads out of it
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	seen := map[string]bool{".": true}
+	for _, file := range records(list) {
+		for dir := path.Dir(file); !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+			_ = root.RemoveAll(dir + "/.git")
+		}
+	}
+	return nil
 }
 
 // newest returns the newest attempt of a sub-task that left work, and its commit, which is empty if there is none.
@@ -215,44 +224,74 @@ func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured strin
 		}
 	}
 	c, attempt := s.claim, strconv.Itoa(s.claim.Attempt)
-	commit, err = s.share(ctx, tree, c.SubTaskID+", attempt "+attempt, ":"+refOf(c.BoulderID, c.SubTaskID, attempt))
-	return commit, tree, err
-}
-
-// share commits a snapshot of the slot on top of From, and fetches it into the project, as ref (with a colon) if any.
-func (s *Slot) share(ctx context.Context, tree, message, ref string) (commit string, err error) {
-	if commit, err = s.commit(ctx, tree, s.claim.From, message, time.Unix(0, 0)); err != nil {
-		return "", err
+	if commit, err = s.slots.project.commit(ctx, tree, c.From, c.SubTaskID+", attempt "+attempt, time.Unix(0, 0)); err == nil {
+		_, err = s.slots.project.git.output(ctx, "update-ref", refOf(c.BoulderID, c.SubTaskID, attempt), commit)
 	}
-	_, err = s.slots.project.git.output(ctx, "-c", "protocol.version=2", "fetch", "--quiet", "--no-tags",
-		"--no-write-fetch-head", "--no-recurse-submodules", s.dir, "+"+commit+ref)
-	return commit, err
+	return commit, tree, err
 }
 
 // Lay writes the files of a tree into the slot, but takes paths from From, which must have them.
 func (s *Slot) Lay(ctx context.Context, tree string, paths []string) error {
-	if _, err := s.top().output(ctx, "read-tree", "--reset", "-u", tree); err != nil {
-		return err
-	}
 	args := []string{"checkout", "--quiet", s.claim.From, "--"}
 	for _, path := range paths {
-		args = append(args, ":(literal)"+path)
+		args = append(args, ":(top,literal)"+s.prefix+path)
 	}
-	_, err := s.git.output(ctx, args...)
-	return err
+	return s.top().each(ctx, []string{"read-tree", "--reset", "-u", tree}, args)
 }
 
-// Shared stores a snapshot of the slot in the project, where nothing refers to it.
-func (s *Slot) Shared(ctx context.Context) (tree string, err error) {
-	if tree, err = s.Snapshot(ctx); err == nil {
-		_, err = s.share(ctx, tree, "generated files", "")
+// in returns the workspace of a slot. Its git commands use the project's repository, with an index that agents do not
+// have, and files of the slot: what an agent does to the slot's own repository cannot lead them astray.
+func (s *Slots) in(dir string) *Workspace {
+	p, index := s.project, dir+".index"
+	return &Workspace{
+		git: git{
+			dir: filepath.Join(dir, filepath.FromSlash(p.prefix)), index: index,
+			env: []string{"GIT_DIR=" + p.gitDir, "GIT_WORK_TREE=" + dir},
+		},
+		root: dir, prefix: p.prefix, index: index, gitDir: p.gitDir, scope: p.scope, large: keepLarge, slot: true,
 	}
-	return tree, err
 }
 
-// clone makes a slot's repository, without files. `git clone --shared` would add a push remote and tracking branches.
-func (s *Slot) clone(ctx context.Context, base string) error {
-	p := s.slots.project
+// repository gives the slot's files a fresh repository for agents and gates, at From.
+func (s *Slot) repository(ctx context.Context) error {
+	model, err := s.slots.model(ctx, s.claim)
+	if err != nil {
+		return err
+	}
+	own := filepath.Join(s.dir, ".git")
+	if err := os.RemoveAll(own); err != nil {
+		return err
+	}
+	if err := os.CopyFS(own, os.DirFS(model)); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(own, "HEAD"), []byte(s.claim.From+"\n"), 0o600); err != nil {
+		return err
+	}
+	return copyIndex(s.index, filepath.Join(own, "index"))
+}
+
+// model returns the repository that slots of a boulder get a copy of. It shares the project's objects and has its
+// branches, tags and settings, but nowhere to push to.
+func (s *Slots) model(ctx context.Context, c boulder.SlotClaim) (dir string, err error) {
+	s.pinning.Lock()
+	defer s.pinning.Unlock()
+	dir = filepath.Join(s.dirOf(c.BoulderID), "repository")
+	if _, err := os.Lstat(filepath.Join(dir, "HEAD")); err == nil {
+		return dir, nil
+	}
+	made, err := os.MkdirTemp(s.dirOf(c.BoulderID), ".gone-") // removed with the slots if this process dies
+	if err != nil {
+		return "", err
+	}
+	if err := s.makeModel(ctx, made, c.Base); err != nil {
+		return "", errors.Join(err, os.RemoveAll(made))
+	}
+	return dir, os.Rename(made, dir)
+}
+
+func (s *Slots) makeModel(ctx context.Context, dir, base string) error {
+	p := s.project
 	out, err := p.git.output(ctx, "rev-parse", "--path-format=absolute", "--git-path", "objects", "--git-path", "info/exclude",
 		"--git-path", "lfs", "--show-object-format")
 	about := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
@@ -262,53 +301,46 @@ func (s *Slot) clone(ctx context.Context, base string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.git.output(ctx, "init", "--quiet", "--template=", "--object-format="+about[3], s.dir); err != nil {
+	g := git{dir: dir, env: []string{"GIT_DIR=" + dir}}
+	if _, err := g.output(ctx, "init", "--quiet", "--template=", "--object-format="+about[3]); err != nil {
 		return err
 	}
-	g := git{dir: s.dir, env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(s.dir)}}
 	exclude, err := os.ReadFile(about[1])
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	inGit := func(name string) string { return filepath.Join(s.dir, ".git", filepath.FromSlash(name)) }
-	if err := os.MkdirAll(inGit("info"), 0o700); err != nil {
+	// Tools look at refs: git describe, nx, turbo, `git diff main`.
+	refs, err := p.git.output(ctx, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/remotes", "refs/tags")
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(inGit("objects/info/alternates"), []byte(about[0]+"\n"), 0o600); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "info"), 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(inGit("info/exclude"), exclude, 0o600); err != nil {
-		return err
+	for name, content := range map[string]string{
+		"objects/info/alternates": about[0] + "\n", "info/exclude": string(exclude), "packed-refs": refs, "HEAD": base + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), []byte(content), 0o600); err != nil {
+			return err
+		}
 	}
-	err = g.each(ctx,
-		[]string{"update-ref", "--no-deref", "HEAD", base},
-		[]string{"config", "lfs.storage", about[2]},
-		// Tools look at refs: git describe, nx, turbo, `git diff main`.
-		[]string{"fetch", "--quiet", "--no-write-fetch-head", "--update-head-ok", "--no-recurse-submodules", p.root,
-			"+refs/heads/*:refs/heads/*", "+refs/remotes/*:refs/remotes/*", "+refs/tags/*:refs/tags/*"})
-	if err == nil {
-		err = s.configure(ctx, g)
+	settings := [][]string{
+		{"config", "core.bare", "false"}, {"config", "lfs.storage", about[2]},
+		// An agent cannot type a passphrase.
+		{"config", "commit.gpgsign", "false"}, {"config", "tag.gpgsign", "false"},
 	}
-	return err
-}
-
-// configure copies the settings that affect commits and files, and the remotes, to which nothing can be pushed.
-func (s *Slot) configure(ctx context.Context, g git) error {
-	out, err := s.slots.project.git.query(ctx, "config", "--local", "-z", "--get-regexp",
+	// What affects commits and files, and the remotes, to which nothing can be pushed.
+	configured, err := p.git.query(ctx, "config", "--local", "-z", "--get-regexp",
 		`^(user|filter|merge)\.|^core\.(autocrlf|eol|excludesfile|attributesfile)$|^remote\..*\.(url|fetch)$`)
 	if err != nil {
 		return err
 	}
-	for _, entry := range records(out) {
+	for _, entry := range records(configured) {
 		key, value, _ := strings.Cut(entry, "\n")
-		if _, err := g.output(ctx, "config", "--add", key, value); err != nil {
-			return err
-		}
+		settings = append(settings, []string{"config", "--add", key, value})
 		if remote, url := strings.CutSuffix(key, ".url"); url {
-			if _, err := g.output(ctx, "config", remote+".pushurl", "slots-do-not-push"); err != nil {
-				return err
-			}
+			settings = append(settings, []string{"config", remote + ".pushurl", "slots-do-not-push"})
 		}
 	}
-	return nil
+	return g.each(ctx, settings...)
 }

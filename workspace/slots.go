@@ -51,17 +51,19 @@ func (s *Slots) Unsupported(ctx context.Context) (reason string, err error) {
 	case head == "":
 		return "the repository has no commit yet", nil
 	}
-	for _, has := range []struct{ what, pattern string }{
-		{"it is a partial clone", `^(extensions\.partialclone|remote\..*\.promisor)$`},
-		{"it is a sparse checkout", `^core\.sparsecheckout$`},
-	} {
-		out, err := w.git.query(ctx, "config", "--get-regexp", has.pattern)
-		switch {
-		case err != nil:
-			return "", err
-		case out != "" && !strings.HasSuffix(out, " false"):
-			return has.what, nil
-		}
+	if w.sparse {
+		return "it is a sparse checkout", nil
+	}
+	from, err := w.git.query(ctx, "config", "extensions.partialClone")
+	if err != nil {
+		return "", err
+	}
+	promisors, err := w.git.query(ctx, "config", "--type=bool", "--get-regexp", `^remote\..*\.promisor$`)
+	if err != nil {
+		return "", err
+	}
+	if from != "" || strings.Contains(promisors+"\n", " true\n") {
+		return "it is a partial clone", nil
 	}
 	shallow, err := w.git.line(ctx, "rev-parse", "--is-shallow-repository")
 	if err == nil && shallow == "true" {
@@ -73,6 +75,15 @@ func (s *Slots) Unsupported(ctx context.Context) (reason string, err error) {
 	files, err := w.top().output(ctx, "ls-files", "--stage")
 	if err == nil && strings.Contains("\n"+files, "\n160000 ") {
 		return "it has submodules", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	others, err := w.git.output(ctx, append([]string{"ls-files", "-z", "--others", "--exclude-standard", "--"}, w.scope...)...)
+	for _, path := range records(others) {
+		if dir, repository := strings.CutSuffix(path, "/"); repository {
+			return "it has a repository inside, which copies would lack: " + dir + " (if git ignores it, it does not count)", err
+		}
 	}
 	return "", err
 }

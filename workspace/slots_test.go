@@ -1,6 +1,7 @@
 package workspace_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/workspace"
@@ -69,6 +70,8 @@ func (l line) prepare(slot int, subTask string, attempt int, from string) (*work
 	must(l, err)
 	return s, repo{l.TB, s.Dir()}
 }
+
+func (r repo) path(path string) string { return filepath.Join(r.dir, filepath.FromSlash(path)) }
 
 func (r repo) read(path string) string {
 	r.Helper()
@@ -161,7 +164,7 @@ func TestSlotIsRebasedOntoTheTip(t *testing.T) {
 	}
 	_, _, conflicts, err = l.slots.Integrate(t.Context(), tip, y, "y", time.Unix(3, 0))
 	must(t, err)
-	if diff := cmp.Diff([]string{"a.txt"}, conflicts); diff != "" {
+	if diff := gocmp.Diff([]string{"a.txt"}, conflicts); diff != "" {
 		t.Fatal(diff)
 	}
 
@@ -173,7 +176,7 @@ func TestSlotIsRebasedOntoTheTip(t *testing.T) {
 	must(t, err)
 	marked, err := l.slots.Marked(t.Context(), tree, []string{"a.txt", "b.txt"})
 	must(t, err)
-	if diff := cmp.Diff([]string{"a.txt"}, marked); diff != "" {
+	if diff := gocmp.Diff([]string{"a.txt"}, marked); diff != "" {
 		t.Error(diff)
 	}
 	in.write("a.txt", "1\nX and Y\n3\n")
@@ -201,8 +204,10 @@ func TestSlotOfAnOlderAttempt(t *testing.T) {
 	}
 }
 
-// A half-made or half-filled slot is made again. A slot without .git is refused: git would take the project for it.
+// A half-made or half-filled slot is made again. What an agent does to its repository, its index or the slot itself reaches
+// neither the project nor the next attempt, and none of its files is lost.
 func TestBrokenSlots(t *testing.T) {
+	t.Parallel()
 	l := newLine(t, "a.txt", "a\n", "sub/b.txt", "b\n")
 	before := l.userState()
 	state := filepath.Join(l.dir, ".manager", "slots", "b")
@@ -217,12 +222,138 @@ func TestBrokenSlots(t *testing.T) {
 	if _, in = l.prepare(1, "x", 1, l.base); in.read("a.txt") != "a\n" {
 		t.Error("a half filled slot was used")
 	}
-	in.remove(".git")
-	if _, err := l.slots.Prepare(t.Context(), l.claim(1, "y", 1, l.base)); err == nil || !strings.Contains(err.Error(), "no repository any more") {
-		t.Errorf("without its .git: %v", err)
+	for name, harm := range map[string]func(in repo){
+		"no .git":        func(in repo) { in.remove(".git") },
+		"another .git":   func(in repo) { in.remove(".git"); in.git("init", "-q") },
+		"init over it":   func(in repo) { in.git("init", "-q") },
+		"a link as .git": func(in repo) { in.remove(".git"); must(in, os.Symlink(filepath.Join(l.dir, ".git"), in.path(".git"))) },
+		"a file as .git": func(in repo) { in.remove(".git"); in.write(".git", "gitdir: "+filepath.Join(l.dir, ".git")+"\n") },
+		"core.worktree":  func(in repo) { in.git("config", "core.worktree", l.dir) },
+		"worktree config": func(in repo) {
+			in.git("config", "extensions.worktreeConfig", "true")
+			in.git("config", "--worktree", "core.worktree", l.dir)
+		},
+		"bare": func(in repo) { in.git("config", "core.bare", "true") },
+		"locks": func(in repo) {
+			in.write(".git/index.lock", "")
+			in.write(".git/HEAD.lock", "")
+			in.write(".git/config.lock", "")
+		},
+		"hidden changes": func(in repo) {
+			in.git("update-index", "--skip-worktree", "a.txt")
+			in.git("update-index", "--assume-unchanged", "sub/b.txt")
+		},
+		"excluded": func(in repo) { in.write(".git/info/exclude", "*\n") },
+		"a branch": func(in repo) {
+			in.git("checkout", "-q", "--orphan", "other")
+			in.git("rm", "-q", "-f", "--cached", "-r", ".")
+		},
+		"broken objects": func(in repo) {
+			in.write(".git/objects/info/alternates", "/nowhere\n")
+			in.write(".git/HEAD", "ref: refs/heads/none\n")
+		},
+	} {
+		s, in := l.prepare(1, strings.ReplaceAll(name, " ", "-"), 1, l.base)
+		in.write("a.txt", name)
+		in.write("sub/b.txt", name)
+		in.write("new.txt", name)
+		harm(in)
+		commit, _, err := s.Capture(t.Context(), "")
+		must(t, err)
+		if got := l.git("show", commit+":a.txt") + l.git("show", commit+":sub/b.txt") + l.git("show", commit+":new.txt"); got != name+name+name {
+			t.Errorf("%s: captured is %q", name, got)
+		}
+		_, next := l.prepare(1, "next", 1, l.base)
+		if got := next.read("a.txt") + next.read("new.txt") + next.git("status", "--porcelain") + next.git("rev-parse", "HEAD"); got != "a\n(none)"+l.base+"\n" {
+			t.Errorf("after %s the next attempt has %q", name, got)
+		}
+		if l.userState() != before {
+			t.Fatalf("%s: something of the user's has changed", name)
+		}
 	}
-	if l.userState() != before {
-		t.Error("something of the user's has changed")
+	slot := filepath.Join(state, "1")
+	for name, harm := range map[string]func(){
+		"gone": func() {}, "a link to the project": func() { must(t, os.Symlink(l.dir, slot)) },
+		"a file": func() { must(t, os.WriteFile(slot, nil, 0o600)) },
+	} {
+		must(t, os.RemoveAll(slot))
+		harm()
+		if _, in := l.prepare(1, "again", 1, l.base); in.read("a.txt") != "a\n" || l.userState() != before {
+			t.Errorf("the slot was %s", name)
+		}
+	}
+}
+
+// Every file that an agent writes below its slot is captured, also in repositories that it makes there.
+func TestRepositoriesInASlot(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, ".gitignore", "node_modules/\n", "a.txt", "a\n")
+	other := newRepo(t, "lib.c", "lib\n", "deep/x", "x\n")
+	for name, work := range map[string]func(app repo){
+		"without a commit": func(app repo) { app.git("init", "-q") },
+		"with a commit":    func(app repo) { app.git("init", "-q"); app.commit() },
+		"staged in the slot": func(app repo) {
+			app.git("init", "-q")
+			app.commit()
+			repo{t, filepath.Dir(app.dir)}.git("-c", "advice.addEmbeddedRepo=false", "add", "-A")
+		},
+		"a clone": func(app repo) { app.git("clone", "-q", other.dir, "vendor"); app.git("init", "-q") },
+		"in one another": func(app repo) {
+			app.git("init", "-q")
+			app.write("in/deep", "deep")
+			repo{t, app.path("in")}.git("init", "-q")
+		},
+		"only in another":               func(app repo) { app.write("in/deep", "deep"); repo{t, app.path("in")}.git("init", "-q") },
+		"with a separate git directory": func(app repo) { app.git("init", "-q", "--separate-git-dir", filepath.Join(t.TempDir(), "git")) },
+		"with a dangling .git":          func(app repo) { app.write(".git", "gitdir: /nowhere\n") },
+		"bare":                          func(app repo) { app.git("init", "-q", "--bare", "store.git") },
+		"hostile": func(app repo) {
+			app.git("init", "-q")
+			app.git("config", "core.worktree", l.dir)
+			app.git("config", "core.fsmonitor", "touch "+filepath.Join(l.dir, "touched"))
+		},
+	} {
+		before := l.userState()
+		s, in := l.prepare(1, strings.ReplaceAll(name, " ", "-"), 1, l.base)
+		in.write("app/main.go", "package main\n")
+		in.write("app/node_modules/x", "ignored outside")
+		in.write("app/secret", "ignored inside")
+		in.write("app/.gitignore", "secret\n")
+		work(repo{t, in.path("app")})
+		must(t, os.MkdirAll(in.path("nothing"), 0o700))
+		repo{t, in.path("nothing")}.git("init", "-q")
+		commit, tree, err := s.Capture(t.Context(), "")
+		must(t, err)
+		var written []string
+		must(t, filepath.WalkDir(in.dir, func(path string, d fs.DirEntry, err error) error {
+			rel, _ := filepath.Rel(in.dir, path)
+			switch {
+			case err != nil || d.Name() == ".git" && d.IsDir() || d.Name() == "node_modules":
+				return cmp.Or(err, fs.SkipDir)
+			case !d.IsDir() && d.Name() != "secret" && d.Name() != ".git":
+				written = append(written, rel)
+			}
+			return nil
+		}))
+		captured := strings.Fields(l.git("ls-tree", "-r", "--name-only", commit))
+		if strings.Contains(l.git("ls-tree", "-r", commit), "160000") {
+			t.Errorf("%s: a repository was captured as a commit", name)
+		}
+		slices.Sort(written)
+		slices.Sort(captured)
+		if diff := gocmp.Diff(written, captured); diff != "" {
+			t.Errorf("%s: (-written +captured)\n%s", name, diff)
+		}
+		if again, err := s.Snapshot(t.Context()); err != nil || again != tree {
+			t.Errorf("%s: captured again is %s, %v, not %s", name, again, err, tree)
+		}
+		_, next := l.prepare(1, "next", 1, commit)
+		if got := next.read("app/main.go") + next.git("status", "--porcelain"); got != "package main\n" {
+			t.Errorf("%s: a sub-task after it has %q", name, got)
+		}
+		if l.userState() != before {
+			t.Fatalf("%s: something of the user's has changed", name)
+		}
 	}
 }
 
@@ -239,7 +370,14 @@ func TestSlotFromAMissingCommit(t *testing.T) {
 func TestNoSlotsWhere(t *testing.T) {
 	for reason, make := range map[string]func(repo){
 		"it is a sparse checkout": func(r repo) { r.git("sparse-checkout", "set", "x") },
-		"it is a partial clone":   func(r repo) { r.git("config", "remote.origin.promisor", "true") },
+		"it is a partial clone": func(r repo) {
+			r.git("config", "remote.a.promisor", "true")
+			r.git("config", "remote.b.promisor", "false")
+		},
+		"it has a repository inside, which copies would lack: vendor/lib (if git ignores it, it does not count)": func(r repo) {
+			r.write("vendor/lib/x.c", "broken")
+			repo{t, r.path("vendor/lib")}.git("init", "-q")
+		},
 		"it has submodules": func(r repo) {
 			r.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", newRepo(r, "s", "s").dir, "sub")
 		},
@@ -248,7 +386,13 @@ func TestNoSlotsWhere(t *testing.T) {
 			must(r, os.WriteFile(filepath.Join(r.dir, ".git", "shallow"), []byte(r.git("rev-parse", "HEAD")), 0o600))
 		},
 		"the repository has no commit yet": func(r repo) { r.git("update-ref", "-d", "HEAD") },
-		"":                                 func(repo) {},
+		"": func(r repo) {
+			r.git("config", "core.sparseCheckout", "no")
+			r.git("config", "remote.b.promisor", "off")
+			r.write(".git/info/exclude", "ignored/\n")
+			r.write("ignored/x", "x")
+			repo{t, r.path("ignored")}.git("init", "-q")
+		},
 	} {
 		r := newRepo(t, "a", "a")
 		make(r)
@@ -361,7 +505,7 @@ func TestSlotsAreSetUp(t *testing.T) {
 	next, err := l.slots.Base(t.Context(), false, time.Unix(1, 0))
 	must(t, err)
 	l.prepare(1, "z", 1, next)
-	if diff := cmp.Diff([]string{"1", "1", "2", "1"}, ran); diff != "" {
+	if diff := gocmp.Diff([]string{"1", "1", "2", "1"}, ran); diff != "" {
 		t.Error(diff)
 	}
 	must(t, l.slots.Free(t.Context(), "b", l.base, true, func(string) bool { return true }))
@@ -370,6 +514,28 @@ func TestSlotsAreSetUp(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "manager-????????????")); err != nil || len(left) > 0 {
 		t.Errorf("temporary files are left: %v, %v", left, err)
+	}
+}
+
+// What the user hid from git is merged with, and never overwritten.
+func TestLandOverHiddenEdits(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, "conf.yml", "1\n2\n3\n4\n5\n")
+	l.git("update-index", "--skip-worktree", "conf.yml")
+	l.write("conf.yml", "MINE\n2\n3\n4\n5\n")
+	for last, want := range map[string]string{"1\n2\n3\n4\nfive\n": "MINE\n2\n3\n4\nfive\n", "one\n2\n3\n4\n5\n": ""} {
+		s, in := l.prepare(1, "x", 1, l.base)
+		in.write("conf.yml", last)
+		commit, _, err := s.Capture(t.Context(), "")
+		must(t, err)
+		_, err = l.slots.LandFiles(t.Context(), l.base, commit, false)
+		switch got := l.read("conf.yml"); {
+		case want != "" && (err != nil || got != want):
+			t.Errorf("landed is %q, %v, not %q", got, err, want)
+		case want == "" && (!errors.Is(err, workspace.ErrConflict) || !strings.HasPrefix(got, "MINE\n")):
+			t.Errorf("a conflict is %q, %v", got, err)
+		}
+		l.write("conf.yml", "MINE\n2\n3\n4\n5\n")
 	}
 }
 

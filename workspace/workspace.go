@@ -8,8 +8,10 @@
 //
 // Outside of a git work tree everything works, without diffs; [Workspace.Reason] says why.
 //
-// A submodule or an embedded repository counts by its commit. Uncommitted changes inside are not seen, nor is one
-// without a commit, nor are files that git ignores, cannot read, or leaves out of a sparse checkout.
+// A submodule counts by its commit, and so does an embedded repository in the directory that the user named;
+// uncommitted changes inside are not seen. In a slot, or without a commit, an embedded repository counts by its files. Not
+// seen are files that git ignores, cannot read, or leaves out of a sparse checkout. The bits skip-worktree and
+// assume-unchanged hide nothing.
 package workspace
 
 import (
@@ -31,10 +33,13 @@ type Workspace struct {
 	git    git
 	root   string   // top of the work tree
 	prefix string   // of the directory in the work tree, "" or ending with a slash
-	index  string   // the user's index file
+	index  string   // the user's index file, or that of a slot
+	gitDir string   // of the repository, absolute
 	reason string   // why there is no git work tree
 	scope  []string // pathspecs of what snapshots hold
 	large  largeFiles
+	sparse bool // files may be missing because of a sparse checkout
+	slot   bool // embedded repositories count by their files
 }
 
 // largeFiles says what a snapshot has of a file above maxFile.
@@ -53,10 +58,6 @@ func Open(ctx context.Context, dir string, leaveOut ...string) (*Workspace, erro
 	for _, path := range leaveOut {
 		scope = append(scope, ":(exclude,literal)"+path)
 	}
-	return open(ctx, dir, nil, scope)
-}
-
-func open(ctx context.Context, dir string, env, scope []string) (*Workspace, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
@@ -67,7 +68,7 @@ func open(ctx context.Context, dir string, env, scope []string) (*Workspace, err
 	case !info.IsDir():
 		return nil, fmt.Errorf("open workspace: %s is not a directory; name the directory of the project", dir)
 	}
-	w := &Workspace{git: git{dir: dir, env: env}, scope: scope}
+	w := &Workspace{git: git{dir: dir}, scope: scope}
 	if err := w.locate(ctx); err != nil {
 		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
 	}
@@ -77,7 +78,7 @@ func open(ctx context.Context, dir string, env, scope []string) (*Workspace, err
 // locate finds the work tree around the directory, or the reason why there is none.
 func (w *Workspace) locate(ctx context.Context) error {
 	out, err := w.git.output(ctx, "rev-parse", "--is-inside-work-tree", "--show-toplevel", "--show-prefix",
-		"--git-path", "index")
+		"--git-path", "index", "--absolute-git-dir")
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
@@ -96,15 +97,17 @@ func (w *Workspace) locate(ctx context.Context) error {
 	}
 	// rev-parse has no -z: a path with a line break cannot be told from two paths.
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-	if len(lines) != 4 {
+	if len(lines) != 5 {
 		w.reason = "the path of the repository contains a line break"
 		return nil
 	}
-	w.root, w.prefix, w.index = lines[1], lines[2], lines[3]
+	w.root, w.prefix, w.index, w.gitDir = lines[1], lines[2], lines[3], lines[4]
 	if !filepath.IsAbs(w.index) {
 		w.index = filepath.Join(w.git.dir, w.index)
 	}
-	return nil
+	sparse, err := w.git.query(ctx, "config", "--type=bool", "core.sparseCheckout")
+	w.sparse = sparse == "true"
+	return err
 }
 
 // Root returns the top of the git work tree, absolute and without symbolic links; empty if there is none.

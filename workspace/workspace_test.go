@@ -346,6 +346,36 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// Bits in the index, with which users keep local edits out of their commits, hide nothing from a snapshot. In a sparse
+// checkout missing files are not deletions.
+func TestHiddenFiles(t *testing.T) {
+	t.Parallel()
+	for bit, letter := range map[string]string{"--skip-worktree": "S", "--assume-unchanged": "h"} {
+		r := newRepo(t, "conf/local.yml", "1\n2\n", "gone", "x\n", "same", "x\n")
+		r.git("update-index", bit, "conf/local.yml", "gone", "same")
+		d := changes(t, r.open(""), func() {
+			r.write("conf/local.yml", "MINE\n2\n")
+			r.remove("gone")
+		})
+		wantFiles(t, d, "1 1 conf/local.yml", "0 1 gone")
+		if d = changes(t, r.open("conf"), func() { r.write("conf/local.yml", "1\n2\n") }); len(d.Files) != 1 {
+			t.Errorf("%s: from a subdirectory: %+v", bit, d.Files)
+		}
+		if got := strings.Count("\n"+r.git("ls-files", "-v"), "\n"+letter+" "); got != 3 {
+			t.Errorf("%s: the user's index has %d such bits", bit, got)
+		}
+	}
+	r := newRepo(t, "in/a", "a\n", "out/b", "b\n", "out/c", "c\n")
+	r.git("sparse-checkout", "set", "in")
+	head := r.git("rev-parse", "HEAD^{tree}")
+	tree, err := r.open("").Snapshot(t.Context())
+	if must(t, err); tree+"\n" != head {
+		t.Errorf("the files outside of a sparse checkout count as deleted: %s", r.git("diff", "--stat", "HEAD", tree))
+	}
+	d := changes(t, r.open(""), func() { r.write("out/b", "mine\n") })
+	wantFiles(t, d, "1 1 out/b")
+}
+
 func TestEmbeddedRepositories(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t, "f", "1\n")
@@ -359,7 +389,7 @@ func TestEmbeddedRepositories(t *testing.T) {
 		emb.git("init", "-q")
 		emb.commit()
 	})
-	wantFiles(t, d, "1 0 emb", "1 1 f", "1 0 zz")
+	wantFiles(t, d, "1 0 emb", "0 0 empty/x", "1 1 f", "1 0 zz")
 	d = changes(t, r.open(""), func() {
 		r.write("emb/x", "2")
 		emb.commit()
