@@ -99,6 +99,7 @@ type SubTaskStart struct {
 	Model       string `json:"model"`
 	SessionID   string `json:"session_id"`
 	Snapshot    string `json:"snapshot,omitempty" log:"only"`
+	Repo        *Repo  `json:"repo,omitempty" log:"only"`     // see [SubTask.Repo]
 	From        string `json:"from,omitempty" log:"only"`     // see [SubTask.From]
 	Baseline    []Gate `json:"baseline,omitempty" log:"only"` // see [SubTask.Baseline]; nil if not measured now
 }

@@ -19,6 +19,9 @@ type Evidence struct {
 	Escaped []string `json:"escaped,omitempty"`
 	Strayed []string `json:"strayed,omitempty"`
 	Todos   []Todo   `json:"todos,omitempty"`
+	// Warnings tell the user, not the judge, what is otherwise easily missed: tools that the agent did not have, and where
+	// it left the project's git, compared with [SubTask.Repo].
+	Warnings []string `json:"warnings,omitempty"`
 	// Diagnostics are the language server's errors in files that the session changed, after its last edit; at most 50.
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"`
 	// NoServer: no language server ran, so errors are unknown. Gates then includes [SubTask.Lint].

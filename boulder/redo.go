@@ -352,7 +352,7 @@ func (s *State) nextGeneration(t *SubTask, files Files) {
 	t.Tries, t.Lost, t.Stalls, t.NeedsUser, t.LastResult, t.EndSeq, t.Track, t.Fresh = 0, 0, 0, 0, "", 0, nil, nil
 	t.Summary, t.Output, t.Remaining, t.Failures, t.Before, t.Achieved, t.Met = "", "", nil, nil, "", "", nil
 	t.Snapshot, t.Tree, t.GateRuns, t.Shared, t.Checkpoint = "", "", nil, false, nil
-	t.From, t.Work = "", ""
+	t.From, t.Work, t.Repo = "", "", nil
 }
 
 // begin queues a pending sub-task that nothing blocks any more, or completes it if its result stands.

@@ -88,6 +88,7 @@ type SubTask struct {
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	// Snapshot is the workspace before the first attempt. Retries find earlier work: changes are measured from here.
 	Snapshot string `json:"snapshot,omitempty"`
+	Repo     *Repo  `json:"repo,omitempty"`     // of the project before the first attempt; nil in a slot and outside of git
 	Baseline []Gate `json:"baseline,omitempty"` // best runs of NoWorse and Lint before the first attempt
 	// GateRuns are the newest runs of its gates, after its newest turn or later on the final files; those missing did
 	// not run. Green ones have no output.

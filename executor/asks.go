@@ -122,7 +122,11 @@ func (t *turn) offerTools(ctx context.Context) error {
 			return fmt.Errorf("%w: the agent has no todo list: %w", boulder.ErrTrouble, err)
 		}
 		t.cfg.Logger.Warn("manager's tools could not be offered", "error", err)
-		if err := t.notice(lack + text.Short(t.cfg.Redact.Text(err.Error()), 200)); err != nil {
+		lacks := lack + text.Short(t.cfg.Redact.Text(err.Error()), 200)
+		if !slices.Contains(t.seen.lacks, lacks) {
+			t.seen.lacks = append(t.seen.lacks, lacks)
+		}
+		if err := t.notice(lacks); err != nil {
 			return err
 		}
 	}

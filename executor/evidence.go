@@ -181,6 +181,13 @@ func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) 
 			return err
 		}
 	}
+	e.Warnings = t.seen.lacks
+	switch repo, err := t.repo(ctx); {
+	case err != nil:
+		t.cfg.Logger.Warn("where the turn left git is not known", "error", err)
+	default:
+		e.Warnings = append(slices.Clip(e.Warnings), repo.Since(t.job.SubTask.Repo)...)
+	}
 	a := t.job.Attempt
 	name := path.Join(t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
 	e.Transcript = path.Join(runsDir, name)

@@ -27,6 +27,8 @@ type Workspace interface {
 	// Diff returns what changed between two snapshots, or says why that is unknown. own reports whether the session at
 	// hand changed a file (slash-separated, relative to the project).
 	Diff(ctx context.Context, from, to string, own func(path string) bool) (boulder.Diff, error)
+	// Repo returns where the user's git stands, or nil outside of git.
+	Repo(ctx context.Context) (*boulder.Repo, error)
 }
 
 // Slots are where sub-tasks of isolated boulders work. Methods may be called concurrently for different slots, and

@@ -36,6 +36,7 @@ type observation struct {
 	idleSeen     bool                // the session was found idle during the turn
 	waitingSince time.Time           // newest look at an ask that the user may still answer; zero: none
 	offered      map[string][]string // tools by directory
+	lacks        []string            // tools that the agents do not have, in words
 	raisedErr    error               // of the newest read of recorded blockers
 	replied      []string            // blockers for which [boulder.Blocker.Replied] held in that read
 }

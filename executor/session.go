@@ -37,10 +37,15 @@ func (t *turn) openSession(ctx context.Context) error {
 			return fmt.Errorf("look at the project before the attempt: %w", err)
 		}
 	}
+	repo, err := t.repo(ctx)
+	if err != nil {
+		return fmt.Errorf("look at the project before the attempt: %w", err)
+	}
 	session, err := t.adoptOrCreate(ctx)
 	if err != nil {
 		return fault(err)
 	}
+	t.job.SubTask.Repo = cmp.Or(t.job.SubTask.Repo, repo)
 	t.job.Attempt.SessionID, t.job.SubTask.Snapshot = session.ID, snapshot
 	t.job.SubTask.Baseline = append(slices.Clip(t.job.SubTask.Baseline), baseline...)
 	from := ""
@@ -49,8 +54,16 @@ func (t *turn) openSession(ctx context.Context) error {
 	}
 	return t.report(boulder.SubTaskStart{
 		AttemptRef: t.job.Attempt.AttemptRef, From: from, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
-		SessionID: session.ID, Snapshot: snapshot, Baseline: baseline,
+		SessionID: session.ID, Snapshot: snapshot, Repo: repo, Baseline: baseline,
 	})
+}
+
+// repo returns where the project's git stands, for a turn that works in the project itself.
+func (t *turn) repo(ctx context.Context) (*boulder.Repo, error) {
+	if t.place.slot != nil {
+		return nil, nil
+	}
+	return t.cfg.Workspace.Repo(ctx)
 }
 
 // adoptOrCreate finds the session that a recovered attempt may have created before a crash, or creates one.

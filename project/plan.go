@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
@@ -100,8 +101,8 @@ func (p *Project) SavePlan(data []byte) error {
 	return statedir.Write(p.dir, store.DirName+"/"+filepath.Base(p.PlanPath()), data)
 }
 
-// CheckSeal refuses a plan that was made for another state of the project.
-func (p *Project) CheckSeal(plan *boulder.Plan, allowStale bool) error {
+// CheckSeal refuses a plan that was made for another commit of the project, and names the files that differ.
+func (p *Project) CheckSeal(ctx context.Context, plan *boulder.Plan, allowStale bool) error {
 	if plan.Edited() {
 		p.note("The plan was edited after it was made; it runs as it is written.")
 	}
@@ -110,11 +111,31 @@ func (p *Project) CheckSeal(plan *boulder.Plan, allowStale bool) error {
 	}
 	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
 		Short(plan.Seal.Base), cmp.Or(Short(p.base), "no commit"))
+	if p.base != "" {
+		names, err := p.work.Patch(ctx, plan.Seal.Base, p.base, "--name-only", nil)
+		if err != nil {
+			p.log.Info("what differs from the plan's commit is not known", "error", err)
+		}
+		moved += movedFiles(strings.Split(strings.TrimSuffix(names, "\n"), "\n"))
+	}
 	if allowStale {
 		p.note("Note: %s.", moved)
 		return nil
 	}
 	return usagef("%s: plan again with `manager plan`, or run it all the same with --allow-stale", moved)
+}
+
+// movedFiles says which files differ from the state that a plan was made for.
+func movedFiles(names []string) string {
+	if names[0] == "" {
+		return ""
+	}
+	const shown = 8
+	differ := text.Plural(len(names), "file") + " differ" + text.If(len(names) == 1, "s")
+	if more := len(names) - shown; more > 0 {
+		names = append(names[:shown:shown], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf(", where %s: %s", differ, strings.Join(names, ", "))
 }
 
 // Short abbreviates a commit to 10 digits.

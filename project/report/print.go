@@ -183,6 +183,9 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 	if len(s.Changes) > 0 || s.ChangesUnknown != "" || !slices.Contains([]string{"", byOriginal, byRecord}, s.VerifiedBy) {
 		PrintChanges(o, 2, diff, claimed)
 	}
+	for _, w := range s.Warnings {
+		o.Item(2, o.Mark("!"), " ", o.Plain(text.Clip(w, textShown)))
+	}
 	for _, f := range s.Failures {
 		o.Field(2, "failed attempt", text.If(failures, text.Clip(f, textShown)))
 	}

@@ -32,6 +32,9 @@ type SubTask struct {
 	// ChangesUnknown says why Changes is empty although there may be changes.
 	ChangesUnknown string `json:"changes_unknown,omitempty"`
 
+	// Warnings are those of its newest turn, see [boulder.Evidence].
+	Warnings []string `json:"warnings,omitempty"`
+
 	Attempts int      `json:"attempts"`
 	Failures []string `json:"failures,omitempty"` // a digest of each failed attempt, oldest first
 
@@ -73,7 +76,7 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	turn, found := in.Turns[t.ID]
 	if e := turn.Evidence; e != nil {
 		s.Changes = append(s.Changes, e.Diff.Files...)
-		s.ChangesUnknown = e.Diff.Unavailable
+		s.ChangesUnknown, s.Warnings = e.Diff.Unavailable, e.Warnings
 	} else { // no evidence is stored, as in a fork: the numbers of changed lines are unknown
 		for _, f := range t.Files {
 			s.Changes = append(s.Changes, boulder.FileChange{Path: f, Added: -1, Removed: -1, Own: true})

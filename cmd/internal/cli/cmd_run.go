@@ -152,7 +152,7 @@ func looksLikePlan(arg string) bool {
 
 // agree checks a plan file and has it approved. The user has written or seen it, so its gates may run.
 func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Request, path string) error {
-	if err := ask.CheckSeal(req.Plan, o.allowStale); err != nil {
+	if err := ask.CheckSeal(ctx, req.Plan, o.allowStale); err != nil {
 		return err
 	}
 	var ids []string

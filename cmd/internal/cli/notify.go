@@ -101,6 +101,11 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	}
 	made.Running = false // this process still holds the state, but has ended the run
 	e.choices = made.Choices()
+	for _, s := range made.SubTasks {
+		for _, w := range s.Warnings {
+			e.warn("%s: %s", s.ID, w)
+		}
+	}
 	e.warnOfUnwritten(context.WithoutCancel(ctx))
 	path, err := e.writeReport(made)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,22 +13,29 @@ import (
 
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/testkit/octest"
 	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
-// refusingProxy is a proxy that reaches nothing. It records what it is asked for.
+// refusingProxy is a proxy that reaches one host, or nothing. It records what it is asked for.
 type refusingProxy struct {
 	*httptest.Server
-	mu    sync.Mutex
-	asked []string
+	reaches string
+	mu      sync.Mutex
+	asked   []string
 }
 
 func newRefusingProxy(t *testing.T) *refusingProxy {
+	t.Helper()
 	p := &refusingProxy{}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
-		defer p.mu.Unlock()
 		p.asked = append(p.asked, r.Method+" "+r.RequestURI)
+		p.mu.Unlock()
+		if r.URL.Host == p.reaches {
+			(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}}).ServeHTTP(w, r)
+			return
+		}
 		http.Error(w, "the proxy cannot reach it", http.StatusBadGateway)
 	}))
 	t.Cleanup(p.Close)
@@ -74,5 +82,30 @@ func TestProxyIsNotAskedForThisMachine(t *testing.T) {
 	}
 	if env := contents(t, w.dir)[filepath.Join(w.dir, "env.txt")]; strings.Count(env, "127.0.0.1,::1\n") != 2 {
 		t.Errorf("a gate got\n%s", env)
+	}
+}
+
+// If a server of the user cannot reach manager's tools, a run without the user says so at its end, in any form of
+// output, and in its report, and not only among its events.
+func TestRunWithoutTheToolSaysSo(t *testing.T) {
+	t.Parallel()
+	w := directWorld(t, instant, map[string]string{
+		"plan.yaml": "task: Paint it\nmodel: scripted/agent\nsub_tasks: [{id: one, description: Paint it}]\n",
+	})
+	proxy := newRefusingProxy(t)
+	proxy.reaches = strings.TrimSuffix(strings.TrimPrefix(w.model.URL(), "http://"), "/v1")
+	env := append(octest.Env(t, w.model.URL()), sharedLogin, "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL)
+	server, err := octest.ServeWith(octest.Binary(t), w.dir, env, "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Kill()
+	w.env = append(w.env, sharedLogin)
+	_, errs := w.run(0, "run", "plan.yaml", "--blockers", "--json", "--attach="+server.URL)
+	made, _ := w.run(0, "report")
+	for where, text := range map[string]string{"stderr of the run": errs, "the report": made} {
+		if strings.Count(text, "agents have no tool to report blockers with") != 1 {
+			t.Errorf("%s does not say it once:\n%s", where, text)
+		}
 	}
 }
