@@ -112,6 +112,7 @@ func prepare(root string, o Options) *Project {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
+	o.Environ = command.WithoutRepository(o.Environ)
 	if o.Secrets == nil {
 		o.Secrets = secret.New(o.Environ)
 	}

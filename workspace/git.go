@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -53,7 +54,7 @@ func settings() []string {
 // environ drops GIT_ variables such as GIT_DIR and GIT_INDEX_FILE, which a manager inherits if a hook or an alias
 // starts it. Those that locate git and its configuration stay.
 func (g git) environ() []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+	env := slices.DeleteFunc(command.WithoutRepository(os.Environ()), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return strings.HasPrefix(name, "GIT_") && !strings.HasPrefix(name, "GIT_CONFIG_") && name != "GIT_EXEC_PATH" &&
 			name != "GIT_CEILING_DIRECTORIES" && name != "GIT_DISCOVERY_ACROSS_FILESYSTEM"

@@ -27,6 +27,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
+	runcmd "github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
@@ -82,6 +83,7 @@ type app struct {
 
 // Main runs one command line and returns its exit code.
 func Main(env Env) int {
+	env.Environ = runcmd.WithoutRepository(env.Environ) // in a hook or an alias, git says which one it is about
 	a := &app{Env: env, secrets: secret.New(env.Environ)}
 	var stdoutErr atomic.Pointer[error]
 	a.Stdout, a.Stderr = guarded{env.Stdout, a.secrets, &stdoutErr}, guarded{env.Stderr, a.secrets, nil}
