@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,70 +19,6 @@ import (
 // ErrConflict means that results cannot land, because something else changed the same content.
 var ErrConflict = errors.New("conflicts")
 
-// Change is a file that landing changes.
-type Change struct {
-	Path    string `json:"path"` // from the top of the work tree
-	Deleted bool   `json:"deleted,omitempty"`
-}
-
-// LandFiles brings the change from base to tip into the user's files, and leaves the index alone. Each file is merged
-// with the user's changes. If any conflicts, nothing is written and the error wraps [ErrConflict]. It may be called
-// again after a crash. With dry, nothing is written.
-func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (landed []Change, err error) {
-	w := s.project
-	now, err := w.Snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	users, err := w.commit(ctx, now, base, "The user's files", time.Unix(0, 0))
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.merge(ctx, users, tip)
-	if err != nil {
-		return nil, err
-	}
-	if len(m.conflicts) > 0 {
-		return nil, fmt.Errorf("%w with your files: %s", ErrConflict, strings.Join(m.conflicts, ", "))
-	}
-	out, err := w.top().output(ctx, "diff-tree", "-r", "-z", "--no-renames", "--name-status", now, m.tree)
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(w.root)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	var changes []Change
-	var ignored []string
-	for pair := range slices.Chunk(records(out), 2) {
-		status, name := pair[0], pair[1]
-		changes = append(changes, Change{Path: name, Deleted: status == "D"})
-		if _, err := root.Lstat(name); status == "A" && err == nil { // ignored, so not in the snapshot
-			ignored = append(ignored, name)
-		}
-	}
-	if len(ignored) > 0 {
-		return nil, fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, strings.Join(ignored, ", "))
-	}
-	if dry || len(changes) == 0 {
-		return changes, nil
-	}
-	staged, err := os.MkdirTemp(filepath.Join(w.git.dir, stateDir), "land-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(staged)) }()
-	if err := s.stage(ctx, m.tree, staged, changes); err != nil {
-		return nil, err
-	}
-	if current, err := w.Snapshot(ctx); err != nil || current != now {
-		return nil, errors.Join(err, errors.New("files were changed meanwhile, and nothing is written: land once more"))
-	}
-	return changes, s.place(root, staged, changes)
-}
-
 // TakeBack undoes the change from one snapshot to another in the user's files, as [Slots.LandFiles] lands one.
 func (s *Slots) TakeBack(ctx context.Context, from, to string, dry bool) ([]Change, error) {
 	base, err := s.project.commit(ctx, to, "", "changed", time.Unix(0, 0))
@@ -95,54 +30,6 @@ func (s *Slots) TakeBack(ctx context.Context, from, to string, dry bool) ([]Chan
 		return nil, s.project.explain(ctx, err, from)
 	}
 	return s.LandFiles(ctx, base, before, dry)
-}
-
-// stage checks out the changed files of a tree into a directory.
-func (s *Slots) stage(ctx context.Context, tree, dir string, changes []Change) error {
-	g := s.project.top()
-	g.index = filepath.Join(dir, "index")
-	if _, err := g.output(ctx, "read-tree", tree); err != nil {
-		return err
-	}
-	var paths strings.Builder
-	for _, c := range changes {
-		if !c.Deleted {
-			paths.WriteString(c.Path + "\x00")
-		}
-	}
-	_, err := g.feed(ctx, paths.String(), "checkout-index", "-z", "--stdin", "--prefix="+filepath.Join(dir, "files")+"/")
-	return err
-}
-
-// place moves staged files to their places, each atomically. It follows no links that lead out of the project.
-func (s *Slots) place(root *os.Root, staged string, changes []Change) error {
-	from, err := filepath.Rel(s.project.root, filepath.Join(staged, "files"))
-	if err != nil {
-		return err
-	}
-	for _, c := range changes { // first: a directory may replace a file
-		if !c.Deleted {
-			continue
-		}
-		if err := root.Remove(c.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		for dir := path.Dir(c.Path); dir != "." && root.Remove(dir) == nil; dir = path.Dir(dir) {
-			continue // remove directories that are empty now
-		}
-	}
-	for _, c := range changes {
-		if c.Deleted {
-			continue
-		}
-		if err := root.MkdirAll(path.Dir(c.Path), 0o777); err != nil {
-			return err
-		}
-		if err := root.Rename(filepath.Join(from, filepath.FromSlash(c.Path)), c.Path); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Onto applies the commits from base to tip onto another commit, and returns the last. Conflicts wrap [ErrConflict].

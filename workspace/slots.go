@@ -23,7 +23,8 @@ type Slots struct {
 
 	project *Workspace
 	pinning sync.Mutex
-	making  sync.Map // directory → [sync.Mutex], held while the slot is prepared
+	onStep  func() error // for tests: before each change of the user's files by landing
+	making  sync.Map     // directory → [sync.Mutex], held while the slot is prepared
 }
 
 // Slots returns the project's slots. Their snapshots leave out what [Open] was told to.

@@ -1,0 +1,7 @@
+package workspace
+
+// ErrKilled leaves a landing as a kill does.
+var ErrKilled = errKilled
+
+// OnStep has f called before each change of the user's files.
+func (s *Slots) OnStep(f func() error) { s.onStep = f }

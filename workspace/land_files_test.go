@@ -1,0 +1,248 @@
+package workspace_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/workspace"
+)
+
+func command(name string, args ...string) (string, error) {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	return string(out), err
+}
+
+// files returns what is in the project: contents, links and modes.
+func (r repo) files() map[string]string {
+	r.Helper()
+	all := map[string]string{}
+	must(r, filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(r.dir, path)
+		if err != nil || rel == ".git" || rel == ".manager" {
+			return cmp.Or(err, error(fs.SkipDir))
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			all[rel] = "directory"
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, _ := os.Readlink(path)
+			all[rel] = "-> " + target
+		default:
+			data, err := os.ReadFile(path)
+			all[rel] = fmt.Sprintf("%v %s", info.Mode()&0o100 != 0, data)
+			return err
+		}
+		return nil
+	}))
+	return all
+}
+
+// shapes are what results do to the files d/one, d/two, f, run.sh and link.
+func shapes() map[string]func(in repo) {
+	return map[string]func(in repo){
+		"changed":           func(in repo) { in.write("f", "2\n"); in.write("d/one", "2\n"); in.write("new/deep/x", "x") },
+		"directory to file": func(in repo) { in.remove("d"); in.write("d", "file\n") },
+		"directory to link": func(in repo) { in.remove("d"); must(in, os.Symlink("f", in.path("d"))) },
+		"file to directory": func(in repo) { in.remove("f"); in.write("f/x", "1"); in.write("f/y/z", "2") },
+		"file to link":      func(in repo) { in.remove("f"); must(in, os.Symlink("d/one", in.path("f"))) },
+		"link to file":      func(in repo) { in.remove("link"); in.write("link", "file\n") },
+		"link to directory": func(in repo) { in.remove("link"); in.write("link/x", "x\n") },
+		"modes":             func(in repo) { must(in, os.Chmod(in.path("f"), 0o755)); must(in, os.Chmod(in.path("run.sh"), 0o644)) },
+		"moved": func(in repo) {
+			in.git("mv", "d/one", "moved")
+			in.git("mv", "f", "d/f")
+			in.write("d/f", "1\nand more\n")
+		},
+		"swapped":  func(in repo) { in.git("mv", "d", "e"); in.git("mv", "f", "d") },
+		"all gone": func(in repo) { in.remove("d"); in.remove("f"); in.remove("run.sh"); in.remove("link") },
+	}
+}
+
+// landing makes a project and a result of a shape.
+func landing(t *testing.T, work func(in repo)) (l line, result string) {
+	l = newLine(t, "d/one", "1\n", "d/two", "2\n", "f", "1\n", "run.sh", "#!/bin/sh\n")
+	must(t, os.Chmod(l.path("run.sh"), 0o755))
+	must(t, os.Symlink("f", l.path("link")))
+	l.commit()
+	l.write("mine", "not committed")
+	base, err := l.slots.Base(t.Context(), false, time.Unix(1, 0))
+	must(t, err)
+	l.base = base
+	s, in := l.prepare(1, "x", 1, l.base)
+	work(in)
+	result, _, err = s.Capture(t.Context(), "")
+	must(t, err)
+	return l, result
+}
+
+// TestLandingIsAllOrNothing kills a landing before each change of a file, and lets each change fail. After a kill landing
+// again completes it; a failure is undone.
+func TestLandingIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	for name, work := range shapes() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, result := landing(t, work)
+			before, saved, steps := l.files(), t.TempDir(), 0
+			for name := range before {
+				if !strings.Contains(name, "/") && name != "." {
+					must(t, exec.Command("cp", "-a", l.path(name), saved).Run())
+				}
+			}
+			l.slots.OnStep(func() error { steps++; return nil })
+			_, err := l.slots.LandFiles(t.Context(), l.base, result, false)
+			must(t, err)
+			after := l.files()
+			if steps == 0 || gocmp.Equal(before, after) {
+				t.Fatal("nothing was landed")
+			}
+			for kill := range steps {
+				for _, failure := range []error{syscall.EACCES, workspace.ErrKilled} {
+					l.restore(saved)
+					n := 0
+					l.slots.OnStep(func() error {
+						if n++; n == kill+1 {
+							return failure
+						}
+						return nil
+					})
+					if _, err := l.slots.LandFiles(t.Context(), l.base, result, false); !errors.Is(err, failure) {
+						t.Fatalf("step %d: %v", kill, err)
+					} else if diff := gocmp.Diff(before, l.files()); failure == syscall.EACCES && (diff != "" || !strings.Contains(err.Error(), "nothing is written")) {
+						t.Fatalf("step %d failed, %v (-before +now):\n%s", kill, err, diff)
+					}
+				}
+				l.slots.OnStep(nil)
+				if _, err := l.slots.LandFiles(t.Context(), l.base, result, false); err != nil {
+					t.Fatalf("killed at step %d, landed again: %v", kill, err)
+				}
+				if diff := gocmp.Diff(after, l.files()); diff != "" {
+					t.Fatalf("killed at step %d, landed again (-landed +now):\n%s", kill, diff)
+				}
+			}
+			if left, err := filepath.Glob(filepath.Join(l.dir, ".manager", "land*")); err != nil || len(left) > 0 {
+				t.Errorf("left: %q, %v", left, err)
+			}
+		})
+	}
+}
+
+// restore makes the files those of a saved directory.
+func (r repo) restore(saved string) {
+	r.Helper()
+	all, err := os.ReadDir(r.dir)
+	must(r, err)
+	for _, d := range all {
+		if d.Name() != ".git" && d.Name() != ".manager" {
+			must(r, os.RemoveAll(r.path(d.Name())))
+		}
+	}
+	must(r, os.CopyFS(r.dir, os.DirFS(saved)))
+}
+
+// What the user did to a file after a kill is merged with, not overwritten.
+func TestLandingAfterAKillAndAnEdit(t *testing.T) {
+	t.Parallel()
+	l, result := landing(t, func(in repo) { in.write("d/one", "1\n2\n3\n4\nfive\n"); in.write("f", "landed\n"); in.remove("d/two") })
+	n := 0
+	l.slots.OnStep(func() error {
+		if n++; n == 4 {
+			return workspace.ErrKilled
+		}
+		return nil
+	})
+	if _, err := l.slots.LandFiles(t.Context(), l.base, result, false); !errors.Is(err, workspace.ErrKilled) {
+		t.Fatal(err)
+	}
+	l.slots.OnStep(nil)
+	l.write("d/one", "mine\n1\n2\n3\n4\nfive\n")
+	_, err := l.slots.LandFiles(t.Context(), l.base, result, false)
+	must(t, err)
+	if got := l.read("d/one") + l.read("f") + l.read("d/two"); got != "mine\n1\n2\n3\n4\nfive\nlanded\n(none)" {
+		t.Errorf("landed is %q", got)
+	}
+}
+
+// Ignored files of the user are never removed or overwritten, whatever is in their place.
+func TestLandingSparesIgnoredFiles(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		mine func(r repo)
+		work func(in repo)
+		says string
+	}{
+		"in a directory that becomes a file": {func(r repo) { r.write("d/ignored", "mine") }, func(in repo) { in.remove("d"); in.write("d", "x") }, "d/ignored"},
+		"in place of a new file":             {func(r repo) { r.write("ignored", "mine") }, func(in repo) { in.write("ignored", "x"); in.git("add", "-f", "ignored"); in.write(".gitignore", "") }, "ignored"},
+		"in place of a new directory":        {func(r repo) { r.write("ignored", "mine") }, func(in repo) { in.write("ignored/x", "x"); in.write(".gitignore", "") }, "ignored"},
+		"a pipe in place of a new file":      {func(r repo) { must(r, syscall.Mkfifo(r.path("pipe"), 0o600)) }, func(in repo) { in.write("pipe", "x") }, "pipe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, ".gitignore", "ignored\n", "d/one", "1\n")
+			s, in := l.prepare(1, "x", 1, l.base)
+			test.work(in)
+			result, _, err := s.Capture(t.Context(), "")
+			must(t, err)
+			test.mine(l.repo)
+			_, err = l.slots.LandFiles(t.Context(), l.base, result, false)
+			if !errors.Is(err, workspace.ErrConflict) || !strings.HasSuffix(err.Error(), ": "+test.says) {
+				t.Errorf("got %v", err)
+			}
+			if l.read("d/one") != "1\n" {
+				t.Error("a file was written")
+			}
+		})
+	}
+}
+
+// Landing writes to other file systems below the project, and tells a read-only one before it writes anything.
+func TestLandingOnOtherFileSystems(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, "data/x.txt", "x\n", "a", "a\n")
+	s, in := l.prepare(1, "x", 1, l.base)
+	in.git("mv", "data/x.txt", "y.txt")
+	in.write("data/z.txt", "z\n")
+	in.write("a", "b\n")
+	must(t, os.Symlink("z.txt", in.path("data/link")))
+	result, _, err := s.Capture(t.Context(), "")
+	must(t, err)
+	mount := func(source, flags string) {
+		if out, err := command("mount", "-t", "tmpfs", "-o", flags, source, l.path("data")); err != nil {
+			t.Skipf("needs the right to mount: %v: %s", err, out)
+		}
+	}
+	mount("landing", "size=1m")
+	t.Cleanup(func() { _, _ = command("umount", l.path("data")) })
+	l.write("data/x.txt", "x\n")
+	before := l.files()
+	_, err = command("mount", "-o", "remount,ro", l.path("data"))
+	must(t, err)
+	if _, err := l.slots.LandFiles(t.Context(), l.base, result, false); err == nil || !strings.Contains(err.Error(), "nothing is written: files of data cannot be changed") {
+		t.Errorf("read-only: %v", err)
+	}
+	if diff := gocmp.Diff(before, l.files()); diff != "" {
+		t.Errorf("read-only (-before +now):\n%s", diff)
+	}
+	_, err = command("mount", "-o", "remount,rw", l.path("data"))
+	must(t, err)
+	_, err = l.slots.LandFiles(t.Context(), l.base, result, false)
+	must(t, err)
+	want := map[string]string{".": "directory", "a": "false b\n", "data": "directory", "data/link": "-> z.txt", "data/z.txt": "false z\n", "y.txt": "false x\n"}
+	if diff := gocmp.Diff(want, l.files()); diff != "" {
+		t.Errorf("landed (-want +got):\n%s", diff)
+	}
+}
