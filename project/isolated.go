@@ -117,6 +117,8 @@ type Landing struct {
 	Files  []workspace.Change // of [boulder.LandedFiles]
 	Remote string             // to which [boulder.LandedPR] pushes
 	NoPR   error              // why no pull request was made
+	// Unsigned: the commits of the branch are not signed, although the user's git signs.
+	Unsigned bool
 }
 
 // Tested says in a sentence what the gates have shown. tree is the name of the tree in it.
@@ -181,6 +183,9 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 		}
 		if err == nil && !how.DryRun {
 			err = p.slots.Branch(ctx, how.Branch, l.Commit, false)
+		}
+		if err == nil {
+			l.Unsigned, err = p.slots.WantsSigned(ctx)
 		}
 	}
 	if err == nil {
@@ -373,7 +378,7 @@ func Changes(b *boulder.Snapshot, events []boulder.Event, only string) (all []Ch
 	return all, nil
 }
 
-// Patch returns git's full output for a change; how is -p, --stat or --name-only. Call [Project.OpenWorkspace] before.
+// Patch returns git's full output for a change; how is -p, --binary, --stat or --name-only. Call [Project.OpenWorkspace] before.
 func (p *Project) Patch(ctx context.Context, c Change, how string) (string, error) {
 	if c.Files != nil && len(c.Files) == 0 {
 		return "", nil

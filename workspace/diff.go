@@ -48,8 +48,8 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path str
 
 var treeID = text.Regexp(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Patch returns what git prints of the change from one commit or snapshot to another, uncut. how is -p, --stat or
-// --name-only. No files means all in the project.
+// Patch returns what git prints of the change from one commit or snapshot to another, uncut. how is -p, --binary (a patch
+// that git apply takes), --stat or --name-only. No files means all in the project.
 func (w *Workspace) Patch(ctx context.Context, from, to, how string, files []string) (string, error) {
 	if w.reason != "" {
 		return "", errors.New("there are no diffs here: " + w.reason)
@@ -66,7 +66,7 @@ func (w *Workspace) Patch(ctx context.Context, from, to, how string, files []str
 	for _, path := range files {
 		specs = append(specs, ":(literal)"+path)
 	}
-	out, err := w.git.output(ctx, diffTree(from, to, append([]string{how, "--"}, specs...)...)...)
+	out, err := w.git.output(ctx, diffTree(from, to, append([]string{how, "--full-index", "--"}, specs...)...)...)
 	if err != nil {
 		return "", fmt.Errorf("diff of %s: %w", w.git.dir, w.explain(ctx, err, from, to))
 	}

@@ -14,10 +14,20 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // ErrConflict means that results cannot land, because something else changed the same content.
 var ErrConflict = errors.New("conflicts")
+
+// named lists files for an error. Agents choose their names.
+func named(files []string) string {
+	var all []string
+	for _, name := range files {
+		all = append(all, text.OneLine(name))
+	}
+	return strings.Join(all, ", ")
+}
 
 // TakeBack undoes the change from one snapshot to another in the user's files, as [Slots.LandFiles] lands one.
 func (s *Slots) TakeBack(ctx context.Context, from, to string, dry bool) ([]Change, error) {
@@ -51,7 +61,7 @@ func (s *Slots) Onto(ctx context.Context, base, tip, onto string) (string, error
 			return "", err
 		}
 		if len(m.conflicts) > 0 {
-			return "", fmt.Errorf("%w with what is not committed: %s", ErrConflict, strings.Join(m.conflicts, ", "))
+			return "", fmt.Errorf("%w with what is not committed: %s", ErrConflict, named(m.conflicts))
 		}
 		if onto, err = s.project.commit(ctx, m.tree, onto, strings.TrimSpace(message), time.Unix(seconds, 0)); err != nil {
 			return "", err
@@ -84,6 +94,13 @@ func (s *Slots) Branch(ctx context.Context, name, commit string, dry bool) error
 		return fmt.Errorf("%w: %s exists, at %s: give another name", ErrBranch, name, at)
 	}
 	return s.moveRef(ctx, "refs/heads/"+name, "", commit)
+}
+
+// WantsSigned reports whether the user's git signs commits. Those of results are not: they are made again after a crash, and
+// have to come out the same.
+func (s *Slots) WantsSigned(ctx context.Context) (bool, error) {
+	value, err := s.project.git.query(ctx, "config", "--type=bool", "commit.gpgsign")
+	return value == "true", err
 }
 
 const dropped = "refs/manager/dropped/" // refs of what did not land

@@ -58,7 +58,7 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 		return nil, err
 	}
 	if len(m.conflicts) > 0 {
-		return nil, fmt.Errorf("%w with your files: %s", ErrConflict, strings.Join(m.conflicts, ", "))
+		return nil, fmt.Errorf("%w with your files: %s", ErrConflict, named(m.conflicts))
 	}
 	changes, err := s.changes(ctx, now, m.tree)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 	}
 	defer root.Close()
 	if inTheWay := inTheWay(root, changes); len(inTheWay) > 0 {
-		return nil, fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, strings.Join(inTheWay, ", "))
+		return nil, fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, named(inTheWay))
 	}
 	if dry || len(changes) == 0 {
 		return changes, nil

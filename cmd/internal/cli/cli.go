@@ -111,7 +111,7 @@ func Main(env Env) int {
 		err = outputError(err, *failed)
 	}
 	if err != nil && !errors.Is(err, errSilent) {
-		fmt.Fprintln(a.Stderr, text.Wrap("manager: "+project.Message(err), a.on(a.Stderr).Lines()))
+		fmt.Fprintln(a.Stderr, text.Wrap("manager: "+text.Safe(project.Message(err)), a.on(a.Stderr).Lines()))
 	}
 	return exitCode(err)
 }
@@ -287,7 +287,7 @@ func (a *app) logger() *slog.Logger {
 
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.Stderr, format+"\n", args...)
+		fmt.Fprintln(a.Stderr, text.Safe(fmt.Sprintf(format, args...)))
 	}
 }
 

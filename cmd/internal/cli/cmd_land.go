@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +67,11 @@ func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
 			return err
 		}
 	}
-	return a.land(ctx, ref, how)
+	landed, err := a.deliver(ctx, ref, how)
+	if err != nil {
+		return err
+	}
+	return a.printLanding(landed, how.DryRun)
 }
 
 // askWhere asks the user where results are to land, or returns "" for later.
@@ -108,33 +113,56 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 		a.note("The results are integrated and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
 		return runErr
 	}
-	if err := a.land(ctx, id, how); err != nil && runErr == nil {
+	landed, err := a.deliver(ctx, id, how)
+	switch {
+	case err != nil && runErr == nil:
 		return fmt.Errorf("%w\nThe results are kept until `manager land --files %s`, or --branch", err, id)
-	} else if err != nil {
+	case err != nil:
 		a.warn("the results are kept until `manager land --files %s`: %v", id, err)
+	case a.json: // the stream of events goes on
+		r, err := project.Look(ctx, a.Project, id, a.Recent)
+		if err != nil {
+			return cmp.Or(runErr, err)
+		}
+		for _, e := range slices.Backward(r.Events) {
+			if _, ok := e.Body.(boulder.Landed); ok {
+				return cmp.Or(a.printJSON(e.Shown()), runErr)
+			}
+		}
+	default:
+		return cmp.Or(runErr, a.printLanding(landed, false))
 	}
 	return runErr
 }
 
-func (a *app) land(ctx context.Context, ref string, how project.Land) error {
+func (a *app) deliver(ctx context.Context, ref string, how project.Land) (project.Landing, error) {
 	landed, err := a.Land(ctx, ref, how)
-	b := &landed.Of
+	id := landed.Of.Boulder.ID
 	switch {
-	case b.Boulder.ID == "":
-		return err
+	case id == "":
+		return landed, err
 	case errors.Is(err, workspace.ErrConflict) && how.How == boulder.LandedFiles:
-		return fmt.Errorf("land boulder %s: %w; nothing was written: commit or undo your changes there, or use --branch", b.Boulder.ID, err)
+		return landed, fmt.Errorf("land boulder %s: %w; nothing was written: commit or undo your changes there, or use --branch", id, err)
 	case err != nil:
-		return fmt.Errorf("land boulder %s: %w", b.Boulder.ID, err)
+		return landed, fmt.Errorf("land boulder %s: %w", id, err)
 	}
 	if landed.NoPR != nil {
 		a.note("No pull request was made: %v\nMake it with `gh pr create --head %s`, or where %s is.", landed.NoPR, landed.Branch, landed.Remote)
 	}
+	if landed.Unsigned {
+		a.note("The commits are not signed, although commit.gpgsign is set. Sign them with: git rebase --exec 'git commit --amend --no-edit -S' %s %s",
+			project.Short(landed.Of.Boulder.Base), landed.Branch)
+	}
+	return landed, nil
+}
+
+func (a *app) printLanding(landed project.Landing, dryRun bool) error {
+	b := &landed.Of
 	if a.json {
-		return a.printJSON(view.Land{Type: "land", BoulderID: b.Boulder.ID, Landed: landed.Landed, Files: landed.Files, DryRun: how.DryRun})
+		return a.printJSON(view.Land{Type: "land", BoulderID: b.Boulder.ID, Landed: landed.Landed, Files: landed.Files, DryRun: dryRun})
 	}
 	for _, f := range landed.Files {
-		fmt.Fprintf(a.Stdout, "%s %s\n", cmp.Or(text.If(f.Deleted, "delete"), "write "), f.Path)
+		fmt.Fprintf(a.Stdout, "%s %s\n", cmp.Or(text.If(f.Deleted, "delete"), "write "), text.OneLine(f.Path))
 	}
 	did := map[string]string{
 		boulder.LandedFiles:  "in your files",
@@ -142,11 +170,11 @@ func (a *app) land(ctx context.Context, ref string, how project.Land) error {
 		boulder.LandedPR:     "as branch " + landed.Branch + " on " + landed.Remote + " (commit " + project.Short(landed.Commit) + ")",
 	}[landed.How]
 	verb := "Landed"
-	if how.DryRun {
+	if dryRun {
 		verb = "Would land"
 	}
 	if landed.How == boulder.LandedDropped {
-		fmt.Fprintf(a.Stdout, "%s for 30 days under refs/manager/dropped/%s.\n", map[bool]string{true: "Would be kept", false: "Dropped, and kept"}[how.DryRun], b.Boulder.ID)
+		fmt.Fprintf(a.Stdout, "%s for 30 days under refs/manager/dropped/%s.\n", map[bool]string{true: "Would be kept", false: "Dropped, and kept"}[dryRun], b.Boulder.ID)
 		return nil
 	}
 	fmt.Fprintf(a.Stdout, "%s %s. %s\n", verb, did, landed.Tested(project.Short(landed.Tree)))
@@ -200,6 +228,9 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if how == "-p" && !terminal(a.Stdout) {
+		how = "--binary" // so that git apply takes it
 	}
 	changes, err := project.Changes(&b.Snapshot, b.Events, of.ID)
 	if err != nil {
