@@ -35,8 +35,8 @@ const (
 
 // userinfo matches the password of scheme://user:password@host.
 var userinfo = form{
-	kind: "a password in an address", needles: "://",
-	pattern: text.Regexp("://([^/?#@\"'`<>\\\\\\s:]*):([^/?#@\"'`<>\\\\\\s]+)@"),
+	kind: "a password in an address", needles: ":// :\\",
+	pattern: text.Regexp(`:\\{0,8}/\\{0,8}/` + "([^/?#@\"'`<>\\\\\\s:]*):([^/?#@\"'`<>\\\\\\s]+)@"),
 	ok: func(groups []string) bool {
 		user, password := groups[0], groups[1]
 		return password != user && strong(password) && !placeholder(password)

@@ -75,6 +75,7 @@ func TestForms(t *testing.T) {
 		{`curl -H 'authorization: token abc123def456'`, `curl -H 'authorization: token [redacted]'`},
 		{"bearer 0123456789abcdef0123", "bearer [redacted]"},
 		{"postgres://app:hunter2hunter@db/x", "postgres://app:[redacted]@db/x"},
+		{`a\u002Fb postgres:\/\/app:hunter2hunter@db/x`, `a\u002Fb postgres:\/\/app:[redacted]@db/x`},
 		{"DB_PASSWORD=hunter2hunter\nPATH=/bin", "DB_PASSWORD=[redacted]\nPATH=/bin"},
 		{"export STRIPE_SECRET='hunter2hunter'", "export STRIPE_SECRET='[redacted]'"},
 		{"SESSION_TOKEN_2=hunter2hunter", "SESSION_TOKEN_2=[redacted]"},

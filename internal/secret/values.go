@@ -3,7 +3,6 @@ package secret
 import (
 	"encoding/base64"
 	"encoding/json"
-	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -116,7 +115,8 @@ func strong(v string) bool {
 		strings.Trim(v[1:], lowers+"-_. ") != "" // Capitalised
 }
 
-// printed returns the texts in which a program may print a value, and its long lines: tools indent, number and fold.
+// printed returns the texts in which a program may print a value, before escapes, and its long lines: tools indent and
+// number them.
 func printed(value string) []string {
 	if !utf8.ValidString(value) {
 		return nil // cutting it out would split characters
@@ -131,15 +131,9 @@ func printed(value string) []string {
 	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return len(s) < minValue })
 }
 
+// encodings returns a value in itself and in base64. Escapes are taken off when it is searched, see [plain].
 func encodings(v string) []string {
 	all := []string{v}
-	for _, html := range []bool{true, false} {
-		escaped := jsonEscaped(v, html)
-		all = append(all, escaped, jsonEscaped(escaped, false)) // also JSON in JSON
-	}
-	for _, escaped := range []string{url.QueryEscape(v), url.PathEscape(v)} {
-		all = append(all, escaped, hexEscape().ReplaceAllStringFunc(escaped, strings.ToLower)) // %2F and %2f
-	}
 	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for shift := range 3 { // inside a longer text, at each alignment, without the characters that its neighbours affect
 			encoded := alphabet.EncodeToString([]byte(strings.Repeat("\x00", shift) + v))
@@ -148,8 +142,6 @@ func encodings(v string) []string {
 	}
 	return all
 }
-
-var hexEscape = text.Regexp("%[0-9A-F]{2}")
 
 func jsonEscaped(v string, html bool) string {
 	var b strings.Builder
