@@ -156,13 +156,15 @@ type GateRun struct {
 	Millis   int64  `json:"duration_ms"`
 	Tree     string `json:"tree,omitempty"`  // set if it ran to integrate the attempt's result
 	Final    bool   `json:"final,omitempty"` // it ran again on the final files of all sub-tasks
+	// FlakySuspected: it was red on the same files just before.
+	FlakySuspected bool `json:"flaky_suspected,omitempty"`
 }
 
 // NewGateRun returns the event for a run of a gate of t.
 func NewGateRun(t *SubTask, attempt int, g Gate) GateRun {
 	run := GateRun{
 		AttemptRef: AttemptRef{SubTaskID: t.ID, Attempt: attempt}, Command: g.Command, Passed: g.Holds(), ExitCode: g.ExitCode,
-		NoWorse: g.NoWorse, TimedOut: g.TimedOut, Millis: g.Duration.Milliseconds(),
+		NoWorse: g.NoWorse, TimedOut: g.TimedOut, Millis: g.Duration.Milliseconds(), FlakySuspected: g.FlakySuspected,
 	}
 	if !g.Green() {
 		run.Output = g.Output
@@ -174,7 +176,7 @@ func NewGateRun(t *SubTask, attempt int, g Gate) GateRun {
 func (b GateRun) Gate() Gate {
 	return Gate{
 		Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, Duration: time.Duration(b.Millis) * time.Millisecond,
-		TimedOut: b.TimedOut, NoWorse: b.NoWorse,
+		TimedOut: b.TimedOut, NoWorse: b.NoWorse, FlakySuspected: b.FlakySuspected,
 	}
 }
 

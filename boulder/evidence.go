@@ -18,6 +18,8 @@ type Evidence struct {
 	// and belong to what the sub-task changed or may write.
 	Escaped []string `json:"escaped,omitempty"`
 	Strayed []string `json:"strayed,omitempty"`
+	// Ignored is what a slot has that git ignores, beyond its set-up, before the gates ran; at most 50. It does not land.
+	Ignored []string `json:"ignored,omitempty"`
 	Todos   []Todo   `json:"todos,omitempty"`
 	// Warnings tell the user, not the judge, what is otherwise easily missed: tools that the agent did not have, and where
 	// it left the project's git, compared with [SubTask.Repo].
@@ -159,6 +161,8 @@ type Gate struct {
 	NotIn    string        `json:"not_in,omitempty"`    // the file that lacks it
 	Failing  []string      `json:"failing,omitempty"`   // tests that the output names as failed, sorted; at most 200
 	NoWorse  string        `json:"no_worse,omitempty"`  // why a red gate of [SubTask.NoWorse] passes
+	// FlakySuspected: red on files on which it then passed, and had passed on the parts that they were combined of.
+	FlakySuspected bool `json:"flaky_suspected,omitempty"`
 }
 
 // Green reports whether the command passed.

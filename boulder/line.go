@@ -41,6 +41,8 @@ type TreeGate struct {
 	Tree    string `json:"tree"`
 	Passed  bool   `json:"passed"`
 	Reused  bool   `json:"reused,omitempty"` // not run again: it had passed on this tree
+	// FlakySuspected: see [Gate].
+	FlakySuspected bool `json:"flaky_suspected,omitempty"`
 }
 
 // Passed reports whether a command is known to pass on a tree.
@@ -95,8 +97,10 @@ type Conflict struct {
 	Files []string `json:"files"`         // with conflict markers; empty: gates are red
 	With  []string `json:"with"`          // sub-tasks with conflicting results
 	Red   []Gate   `json:"red,omitempty"` // on the combined tree
-	Tip   string   `json:"tip"`           // commit
-	Tree  string   `json:"tree,omitempty" log:"only"`
+	// Ignored is what the result's slot has that git ignores: a red gate may need it.
+	Ignored []string `json:"ignored,omitempty"`
+	Tip     string   `json:"tip"` // commit
+	Tree    string   `json:"tree,omitempty" log:"only"`
 }
 
 // Values of [Landed].How.
@@ -132,6 +136,7 @@ type Integration struct {
 	SubTask   SubTask
 	Turn      Turn
 	Earlier   []SubTask // completed before, in that order
+	Last      bool      // no other sub-task is unfinished: the tree is the one that lands
 	Gates     []string  // of every combined tree
 	Generated map[string]string
 }

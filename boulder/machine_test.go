@@ -236,7 +236,7 @@ func (m *machine) integratedOrNot(t *rapid.T, ref AttemptRef) Body {
 		return GateRun{AttemptRef: ref, Command: "true", Tree: tree, Passed: rapid.Bool().Draw(t, "passed")}
 	}
 	return Integrated{
-		AttemptRef: ref, Commit: fmt.Sprint("commit", m.state.Boulder.Seq), Tree: tree, Gates: []TreeGate{{"make", tree, true, false}},
+		AttemptRef: ref, Commit: fmt.Sprint("commit", m.state.Boulder.Seq), Tree: tree, Gates: []TreeGate{{Command: "make", Tree: tree, Passed: true}},
 	}
 }
 

@@ -52,9 +52,17 @@ func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 	if err := t.lookAround(ctx, &e, r); err != nil {
 		return e, err
 	}
+	if t.place.slot != nil {
+		if e.Ignored, err = t.place.slot.Ignored(ctx); err != nil {
+			return e, err
+		}
+		e.Ignored = e.Ignored[:min(len(e.Ignored), maxIgnored)]
+	}
 	e.Gates, err = t.runGates(ctx, e.NoServer)
 	return e, err
 }
+
+const maxIgnored = 50 // names of ignored files in evidence
 
 // reading is one pass over a session's messages, oldest first.
 type reading struct {

@@ -62,6 +62,8 @@ type Slot interface {
 	Env() []string // for commands, in addition to the usual environment
 	// Lay writes the files of a tree into the slot, but takes paths from From, which must have them.
 	Lay(ctx context.Context, tree string, paths []string) error
+	// Ignored returns files and directories that git ignores and set-up did not make. They are not captured.
+	Ignored(ctx context.Context) ([]string, error)
 	// Missing returns the ignored files and directories of the project that the slot lacks.
 	Missing(ctx context.Context) ([]string, error)
 	// Capture commits a snapshot of the slot on top of From, in the project. An empty tree means the present content.

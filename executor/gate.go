@@ -138,6 +138,9 @@ func (e *Executor) Verify(
 	report = e.reporting(report)
 	ran := map[string]boulder.Gate{}
 	unchanged := func(t *boulder.SubTask) bool {
+		if what.Line.Base != "" { // a slot may have had ignored files
+			return t.Tree == now && !slices.ContainsFunc(t.AllGates(), func(line string) bool { return !what.Line.Passed(line, now) })
+		}
 		return t.Tree != "" && t.Tree == now || t.ID == what.Last && (t.Tree == "" || now == "")
 	}
 	for i := range what.SubTasks {

@@ -134,8 +134,9 @@ func (i *integration) message() string {
 	return strings.TrimSuffix(message, "\n")
 }
 
-// test runs the gates that are not known to pass on the combined tree: those of the sub-task, and unless it is a
-// fast-forward also those of all earlier sub-tasks and of every combined tree.
+// test runs the gates that are not known to pass on the combined tree, in a clean copy of it: those of the sub-task, and
+// those of all earlier sub-tasks and of every combined tree, unless it is a fast-forward to a tree that will not land. A
+// gate that passed on the parts and is red on the whole runs once more before anything is blamed.
 func (i *integration) test(ctx context.Context, commit, tree string) (gates []boulder.TreeGate, red []boulder.Gate, err error) {
 	t := i.SubTask
 	type wanted struct {
@@ -151,7 +152,7 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 		}
 	}
 	want(&t, t.AllGates())
-	if t.From != i.Line.Tip || len(t.Conflicts) > 0 {
+	if t.From != i.Line.Tip || len(t.Conflicts) > 0 || i.Last {
 		for j := range i.Earlier {
 			want(&i.Earlier[j], i.Earlier[j].AllGates())
 		}
@@ -176,19 +177,27 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 				return nil, nil, err
 			}
 		}
-		g := RunCommand(ctx, at.path, at.env, w.command, i.cfg.GateTimeout, i.cfg.Redact.Text)
+		run := func() boulder.Gate {
+			g := RunCommand(ctx, at.path, at.env, w.command, i.cfg.GateTimeout, i.cfg.Redact.Text)
+			if w.of != nil && w.of.MayStayRed(w.command) {
+				g.NoWorse = noWorse(boulder.GateOf(w.of.Baseline, w.command), g)
+			}
+			return g
+		}
+		g := run()
+		if ctx.Err() == nil && !g.Holds() && i.passedBefore(w.command) {
+			g = run()
+			g.FlakySuspected = g.Holds()
+		}
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
-		if w.of != nil && w.of.MayStayRed(w.command) {
-			g.NoWorse = noWorse(boulder.GateOf(w.of.Baseline, w.command), g)
-		}
-		run := boulder.NewGateRun(&t, i.Line.Integrating.Attempt, g)
-		run.Tree = tree
-		if err := i.report(run); err != nil {
+		ran := boulder.NewGateRun(&t, i.Line.Integrating.Attempt, g)
+		ran.Tree = tree
+		if err := i.report(ran); err != nil {
 			return nil, nil, err
 		}
-		gates = append(gates, boulder.TreeGate{Command: w.command, Tree: tree, Passed: g.Holds()})
+		gates = append(gates, boulder.TreeGate{Command: w.command, Tree: tree, Passed: g.Holds(), FlakySuspected: g.FlakySuspected})
 		if !g.Holds() {
 			red = append(red, g)
 		}
@@ -196,13 +205,22 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 	return gates, red, nil
 }
 
-// passed reports whether a gate is known to pass on a tree. The newest turn's gates ran on the tree that it left.
+// passed reports whether a gate is known to pass on a clean copy of a tree. The newest turn's gates ran on the tree that it
+// left, which was one unless its slot had ignored files.
 func (i *integration) passed(command, tree string) bool {
 	e := i.Turn.Evidence
-	if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && g != nil && g.Holds() {
+	if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && len(e.Ignored) == 0 && g != nil && g.Holds() {
 		return true
 	}
 	return i.Line.Passed(command, tree)
+}
+
+// passedBefore reports whether a gate passed on the result alone, or on the tip.
+func (i *integration) passedBefore(command string) bool {
+	if g := boulder.GateOf(i.Turn.Evidence.Gates, command); g != nil {
+		return g.Holds()
+	}
+	return i.Line.Passed(command, i.Line.Tree)
 }
 
 func (i *integration) conflict(ctx context.Context, files []string, red []boulder.Gate) error {
@@ -213,6 +231,9 @@ func (i *integration) conflict(ctx context.Context, files []string, red []boulde
 	c := boulder.Conflict{
 		AttemptRef: i.Line.Integrating.AttemptRef, Files: slices.Clip(append([]string{}, files...)), With: []string{}, Red: red,
 		Tip: i.Line.Tip, Tree: tree,
+	}
+	if len(red) > 0 {
+		c.Ignored = i.Turn.Evidence.Ignored
 	}
 	var others []string
 	for _, t := range i.Earlier {
@@ -225,7 +246,7 @@ func (i *integration) conflict(ctx context.Context, files []string, red []boulde
 			c.With = append(c.With, t.ID)
 		}
 	}
-	if len(c.With) == 0 {
+	if len(c.With) == 0 && i.SubTask.From != i.Line.Tip {
 		c.With = append(c.With, others...)
 	}
 	if err := i.report(c); err != nil {

@@ -48,6 +48,7 @@ func (r *run) startIntegrate(o *boulder.Open) {
 	for _, t := range r.state.Completed(len(r.state.SubTasks)) {
 		what.Earlier = append(what.Earlier, *t)
 	}
+	what.Last = !slices.ContainsFunc(r.state.SubTasks, func(t *boulder.SubTask) bool { return t != o.SubTask && t.Unfinished() })
 	r.integrates = o.Attempt.AttemptRef
 	r.launchGates(integrateRef, func(ctx context.Context, report func(boulder.Body) error) error {
 		return integrator.Integrate(ctx, what, report)

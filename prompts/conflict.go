@@ -23,7 +23,11 @@ const (
 // Resolve writes the prompt that asks a session to make its result fit the results of others.
 func Resolve(t boulder.SubTask, c *Conflict, told Told) string {
 	p := prompt{}
-	p.add(fmt.Sprintf("[manager] Sub-task %q is complete by itself, but does not fit what others have done meanwhile.", t.ID))
+	why := "but does not fit what others have done meanwhile."
+	if len(c.With) == 0 {
+		why = "but its commands fail on its files alone."
+	}
+	p.add(fmt.Sprintf("[manager] Sub-task %q is complete by itself, %s", t.ID, why))
 	p.news(told.News)
 	p.add(c.text())
 	p.add(checkProgress(told.Diversion))
@@ -42,6 +46,14 @@ func (c *Conflict) text() string {
 		p.add("These files conflict. Resolve every conflict and leave no marker (<<<<<<<, >>>>>>>) behind:" + separator + bullets(files))
 	}
 	p.gates("These commands fail on the combined files, and must exit 0:", c.Red, maxGateOutput/max(1, len(c.Red)))
+	if len(c.Red) > 0 && len(c.Ignored) > 0 {
+		p.add("They ran in a clean copy: the files that git tracks or would track, and what set-up makes. Your directory had more," +
+			" which git ignores, so that it is not part of your result. If a command needs it, have the command make it, or stop" +
+			" ignoring it:" + separator + bullets(c.Ignored))
+	}
+	if len(c.Others) == 0 {
+		return strings.TrimSpace(p.String())
+	}
 	p.add("Keep what both sides were meant to do; do not undo the work of the others. They had to do this:")
 	for _, t := range c.Others[:min(len(c.Others), maxOthers)] {
 		p.add("### " + t.ID + ": " + text.Short(t.Subject, 200) + separator +

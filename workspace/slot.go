@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +24,8 @@ type Slot struct {
 	*Workspace
 	slots *Slots
 	claim boulder.SlotClaim
-	dir   string // the top of its work tree
+	dir   string   // the top of its work tree
+	setup []string // marker.Ignored
 }
 
 // marker is what the file next to a slot says. Without the file or an owner, the slot is half made.
@@ -32,6 +34,8 @@ type marker struct {
 	Attempt int    `json:"attempt"`
 	From    string `json:"from"`
 	SetUp   string `json:"set_up,omitempty"` // what Slot.setUp returned
+	// Ignored is what git ignores and set-up made: files, and directories of nothing else, which end with a slash.
+	Ignored []string `json:"ignored,omitempty"`
 }
 
 // Dir returns where a sub-task works: the place of the project's directory in the clone.
@@ -123,11 +127,50 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 		return nil, err
 	}
 	if refill {
-		if m.SetUp, err = x.setUp(ctx, m.SetUp); err != nil {
+		if m, err = x.prepareIgnored(ctx, m); err != nil {
 			return nil, err
 		}
 	}
-	return x, x.mark(marker{Owner: c.SubTaskID, Attempt: c.Attempt, From: c.From, SetUp: m.SetUp})
+	x.setup = m.Ignored
+	m.Owner, m.Attempt, m.From = c.SubTaskID, c.Attempt, c.From
+	return x, x.mark(m)
+}
+
+// prepareIgnored sets the slot up, and notes what of the ignored files is from there. What sub-tasks left stays, except in
+// the slot for combined trees, which has nothing else.
+func (s *Slot) prepareIgnored(ctx context.Context, m marker) (marker, error) {
+	s.setup = m.Ignored
+	left, err := s.Ignored(ctx)
+	if err != nil {
+		return m, err
+	}
+	if s.claim.SubTaskID == "" && s.claim.Slot == 0 {
+		root, err := os.OpenRoot(s.dir)
+		if err != nil {
+			return m, err
+		}
+		defer root.Close()
+		for _, name := range left {
+			if err := root.RemoveAll(strings.TrimSuffix(name, "/")); err != nil {
+				return m, err
+			}
+		}
+		left = nil
+	}
+	before := m.SetUp
+	if m.SetUp, err = s.setUp(ctx, before); err != nil || m.SetUp == before {
+		return m, err
+	}
+	s.setup = left
+	m.Ignored, err = s.Ignored(ctx)
+	return m, err
+}
+
+// Ignored returns what git ignores in the slot and set-up did not make: files, and directories of nothing else, which end
+// with a slash. They do not belong to what is captured.
+func (s *Slot) Ignored(ctx context.Context) (names []string, err error) {
+	out, err := s.top().output(ctx, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+	return slices.DeleteFunc(records(out), func(name string) bool { return slices.Contains(s.setup, name) }), err
 }
 
 func (s *Slot) mark(m marker) error {

@@ -97,11 +97,17 @@ func (c *computing) nextToIntegrate() (first *boulder.Open) {
 func (c *computing) afterConflict(o *boulder.Open) Action {
 	conflict := o.Turn.Conflict
 	reason := "it could not be integrated with " + strings.Join(conflict.With, ", ")
+	if len(conflict.With) == 0 {
+		reason = "it is complete in its slot, but not in a clean copy of its files"
+	}
 	if len(conflict.Files) > 0 {
 		reason += ": conflicts in " + strings.Join(conflict.Files, ", ")
 	} else {
 		for _, g := range conflict.Red {
 			reason += fmt.Sprintf(": `%s` is red on the combined files", g.Command)
+		}
+		if len(conflict.Ignored) > 0 {
+			reason += ", without what git ignores: " + strings.Join(conflict.Ignored, ", ")
 		}
 	}
 	switch n := len(o.SubTask.Conflicts); {
@@ -114,7 +120,11 @@ func (c *computing) afterConflict(o *boulder.Open) Action {
 		b.Uncounted, b.Digest = true, reason
 		return b
 	}
-	return c.blocker(o, boulder.BlockerMerge, fmt.Sprintf("How is %q to be integrated with %s?", o.SubTask.ID, strings.Join(conflict.With, ", ")),
+	question := fmt.Sprintf("How is %q to be integrated with %s?", o.SubTask.ID, strings.Join(conflict.With, ", "))
+	if len(conflict.With) == 0 {
+		question = fmt.Sprintf("How is %q to pass in a clean copy of its files?", o.SubTask.ID)
+	}
+	return c.blocker(o, boulder.BlockerMerge, question,
 		fmt.Sprintf("%s.\nBoth are merged in .manager/slots/%s/%d: put it right there, or say here how the agent is to do it. Then it continues.",
 			reason, c.s.Boulder.ID, o.SubTask.Slot))
 }
