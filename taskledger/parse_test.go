@@ -56,6 +56,39 @@ func TestParseBadCharacters(t *testing.T) {
 	}
 }
 
+// TestTagsAreRefusedAnywhere: YAML would drop the tag, so that `! grep -q TODO main.go` becomes its opposite.
+func TestTagsAreRefusedAnywhere(t *testing.T) {
+	t.Parallel()
+	for gate, quoting := range map[string]string{
+		"- ! grep -q TODO src/main.go": "'! grep -q TODO src/main.go'", "- ! test -f 'a b' # no": "'! test -f ''a b'''",
+		"- !grep -q x": "'!grep -q x'", "- !!str x": "'!!str x'", "- ! [ -f x ]": "", "- ! {a: b}": "", "- !": "", "- ! ~": "'! ~'",
+		"- ! 'x'": "", "- ! |\n       x": "", "- !\n       x": "", "- ! test a &&\n       test b": "", "- !!null x": "'!!null x'",
+		"! grep -q x": "'! grep -q x'", "! [a]": "", "[a, ! b]": "'! b'", "&x a": "'&x a'", "- &x": "", "- !<x> a": "'!<x> a'",
+		"- !!binary aGk=": "'!!binary aGk='", "- a: ! b": "'! b'", "- ! a: b": "'! a'", "!!seq [a]": "",
+	} {
+		for _, key := range []string{"gates", "no_worse", "nosuchkey"} {
+			in := "task: t\nsub_tasks:\n  - description: d\n    " + key + ":\n     " + gate + "\n"
+			got := problemsOf(t, in, []byte(in))
+			what := "YAML reads this as a tag"
+			if strings.Contains(gate, "&x") {
+				what = "YAML reads this as an anchor"
+			}
+			if !strings.Contains(got, "p:5:") || !strings.Contains(got, what) || !strings.Contains(got, quoting) {
+				t.Errorf("%q:\n%s", in, got)
+			}
+		}
+	}
+	for _, in := range []string{
+		"! \ntask: t\nsub_tasks: [description: d]\n", "! task: t\nsub_tasks: [description: d]\n",
+		"task: ! t\nsub_tasks: [description: d]\n", "task: t\nmodel: !!null x\nsub_tasks: [description: d]\n",
+		"%TAG ! tag:x,2000:\n---\ntask: !a t\nsub_tasks: [description: d]\n", "task: t\nsub_tasks: ! [! {description: d}]\n",
+	} {
+		if got := problemsOf(t, in, []byte(in)); !strings.Contains(got, "YAML reads this as a tag") {
+			t.Errorf("%q:\n%s", in, got)
+		}
+	}
+}
+
 // TestIDsThatArePaths: ids become directory names, so anything that is no plain name is refused with its line.
 func TestIDsThatArePaths(t *testing.T) {
 	t.Parallel()

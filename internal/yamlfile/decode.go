@@ -87,13 +87,7 @@ func (d *decoder) wrongKind(path string, n *yaml.Node, wanted, do string) {
 // read reads a value. It is null only as an entry of a list.
 func (d *decoder) read(path string, n *yaml.Node, to reflect.Value, option string) {
 	d.file.spots[path] = spotOf(n)
-	switch {
-	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		d.file.add(spotOf(n), "YAML anchors and aliases are not used here",
-			"write the value out; a text that begins with & or * goes between quotes")
-		return
-	case n.Style&yaml.TaggedStyle != 0:
-		d.file.add(spotOf(n), "YAML tags are not used here", "remove the tag; a text that begins with ! goes between quotes")
+	if d.file.refused[n] {
 		return
 	}
 	pattern, is := to.Addr().Interface().(*regexp.Regexp)

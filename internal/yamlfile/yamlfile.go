@@ -1,8 +1,9 @@
 // Package yamlfile reads plans and configurations: YAML written by users, or from a repository.
 //
-// It is safe on untrusted input: it only reads regular files of bounded size and depth, without aliases. It is strict:
-// it reports all unknown or repeated keys and wrong types at once, with their places. It is lenient where the meaning
-// is clear: a text stands for a list of one, any scalar for a text as written, and a key without value counts as absent.
+// It is safe on untrusted input: it only reads regular files of bounded size and depth, without tags and aliases. It is
+// strict: it reports all unknown or repeated keys and wrong types at once, with their places. It is lenient where the
+// meaning is clear: a text stands for a list of one, any scalar for a text as written, and a key without value counts as
+// absent.
 package yamlfile
 
 import (
@@ -83,6 +84,7 @@ type File struct {
 	problems []Problem
 	spots    map[string]spot // by path, as sub_tasks[0].gates[1]; "" is the root
 	unread   map[spot]bool   // problems there are consequences of a failed read
+	refused  map[*yaml.Node]bool
 }
 
 func (f *File) add(at spot, what, do string) {
@@ -161,7 +163,7 @@ func Read(path string) ([]byte, error) {
 // Decode reads data into a pointer to a struct with yaml or json tags. Absent values stay unchanged. It fails if
 // data is larger than [MaxSize], not YAML, or two documents; [File.Err] has other problems. name is used in messages.
 func Decode(name string, data []byte, to any) (*File, error) {
-	f := &File{name: name, spots: map[string]spot{}, unread: map[spot]bool{}}
+	f := &File{name: name, spots: map[string]spot{}, unread: map[spot]bool{}, refused: map[*yaml.Node]bool{}}
 	root, err := f.parse(data)
 	if err != nil {
 		return nil, err
@@ -202,6 +204,7 @@ func (f *File) parse(data []byte) (root *yaml.Node, err error) {
 		if err = loader.Load(&document); err != nil {
 			break
 		}
+		f.refuse(&document, data)
 		switch value := document.Content[0]; {
 		case isNull(value):
 		case root != nil:
