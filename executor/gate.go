@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func (t *turn) gates(ctx context.Context, commands []string, what string) ([]bou
 		if err := t.say(boulder.SubTaskProgress{Activity: what + ": " + text.Short(t.cfg.Redact.Text(line), 100)}); err != nil {
 			return nil, err
 		}
-		gates = append(gates, RunCommand(ctx, t.path, t.env, line, t.cfg.GateTimeout, t.cfg.Redact.Text))
+		gates = append(gates, RunGate(ctx, t.path, t.env, line, t.cfg.GateTimeout, t.cfg.Redact.Text))
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -72,7 +73,21 @@ func (t *turn) gates(ctx context.Context, commands []string, what string) ([]bou
 	return gates, nil
 }
 
-// RunCommand runs a shell command in dir as a gate, for at most timeout. Its process group ends with it or with ctx.
+// RunGate is [RunCommand] with CI=1 unless the environment sets CI: test runners then end instead of watching files. The
+// commands that prepare slots or regenerate files run without it, since package managers then refuse to write lock files.
+func RunGate(
+	ctx context.Context, dir string, env []string, line string, timeout time.Duration, redact func(string) string,
+) boulder.Gate {
+	if env == nil {
+		env = os.Environ()
+	}
+	if !slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, "CI=") }) {
+		env = append(slices.Clip(env), "CI=1")
+	}
+	return RunCommand(ctx, dir, env, line, timeout, redact)
+}
+
+// RunCommand runs a shell command in dir, for at most timeout. Its process group ends with it or with ctx.
 // redact is applied to the output that is kept. A nil env means that of this process.
 func RunCommand(
 	ctx context.Context, dir string, env []string, line string, timeout time.Duration, redact func(string) string,
@@ -164,7 +179,7 @@ func (e *Executor) Verify(
 			case what.Line.Passed(line, now):
 				g.Command = line
 			default:
-				g = RunCommand(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
+				g = RunGate(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
 				ran[line] = g
 			}
 			if ctx.Err() != nil {

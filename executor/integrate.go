@@ -178,7 +178,7 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 			}
 		}
 		run := func() boulder.Gate {
-			g := RunCommand(ctx, at.path, at.env, w.command, i.cfg.GateTimeout, i.cfg.Redact.Text)
+			g := RunGate(ctx, at.path, at.env, w.command, i.cfg.GateTimeout, i.cfg.Redact.Text)
 			if w.of != nil && w.of.MayStayRed(w.command) {
 				g.NoWorse = noWorse(boulder.GateOf(w.of.Baseline, w.command), g)
 			}

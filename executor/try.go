@@ -38,7 +38,7 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 		if failed != "" || slices.Contains(commands[:i], line) {
 			continue
 		}
-		g := RunCommand(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
+		g := RunGate(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -47,7 +47,7 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 			continue
 		}
 		in := e.project()
-		here := RunCommand(ctx, in.path, in.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
+		here := RunGate(ctx, in.path, in.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -61,7 +61,7 @@ func (r *Runner) gates(ctx context.Context, job boulder.Job, commands []string, 
 	run := r.Gate
 	if run == nil {
 		run = func(ctx context.Context, job boulder.Job, command string) boulder.Gate {
-			return executor.RunCommand(ctx, job.Project, nil, command, time.Minute, func(s string) string { return s })
+			return executor.RunGate(ctx, job.Project, nil, command, time.Minute, func(s string) string { return s })
 		}
 	}
 	for _, command := range commands {

@@ -51,7 +51,7 @@ func New(p *project.Project, start func(ctx context.Context) (*project.Access, e
 	add(to, "list", true, "The project's newest boulders, with the boulder_id, task and status of each.", s.list)
 	add(to, "status", true, "How a boulder stands: its sub-tasks, what is at work, what it cost.", s.status)
 	add(to, "wait", true, "Wait for news of a boulder: a plan, a sub-task that is over, a question, a stop, the end. Returns at once "+
-		"if it has ended or needs something (resumable: nothing continues without you or the user; the reason says why), and "+
+		"if it has ended or needs something (resumable: the tool resume continues it; else the reason says what it needs), and "+
 		"after some time in any case. Give the cursor that it returned to get what is new since then.", s.wait)
 	add(to, "blockers", true, "Questions that agents recorded, the most urgent first. With awaited, a sub-task waits for the answer.", s.blockers)
 	add(to, "answer", false, "Answer a question, once. What you do not know for sure, ask the user. Permissions are the user's to give.", s.answer)

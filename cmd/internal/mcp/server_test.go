@@ -214,7 +214,7 @@ func TestGatesNeedTheUser(t *testing.T) {
 		waits := w.result("wait", "wait", args{"boulder": id})
 		reason, _ := waits["reason"].(string)
 		shown, _ := waits["plan"].(map[string]any)
-		if waits["status"] != "paused" || waits["resumable"] != true || shown["task"] != "Do it" || shown["type"] != "plan" ||
+		if waits["status"] != "paused" || waits["resumable"] != false || shown["task"] != "Do it" || shown["type"] != "plan" ||
 			!strings.Contains(reason, "the plan is not approved yet") {
 			t.Errorf("it waits: %v", waits)
 		}

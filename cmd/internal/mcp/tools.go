@@ -120,10 +120,11 @@ func (s *server) report(ctx context.Context, in boulderInput) ([]any, error) {
 // waited is the output of `manager wait`, with the news.
 type waited struct {
 	view.Wait
-	Resumable bool            `json:"resumable"`      // as in `manager status`: it does not continue by itself
+	Resumable bool            `json:"resumable"`      // it does not continue by itself, and the tool resume continues it
 	Plan      any             `json:"plan,omitempty"` // that waits for approval, as `manager plan` prints it
 	Cursor    uint64          `json:"cursor"`         // number of the last event considered
 	Events    []boulder.Event `json:"events"`         // the newest that are news, as `manager run` prints them
+	stands    bool            // it does not continue by itself
 }
 
 const (
@@ -141,7 +142,7 @@ func (s *server) wait(ctx context.Context, in waitInput) ([]any, error) {
 		_, err = s.look(ctx, cmp.Or(w.BoulderID, in.Boulder), func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
 			return nil, s.take(ctx, w, there, d)
 		})
-		if last || err != nil && !temporary(err) || err == nil && (w.Resumable || w.Status.Terminal() || len(w.Events) > 0) {
+		if last || err != nil && !temporary(err) || err == nil && (w.stands || w.Status.Terminal() || len(w.Events) > 0) {
 			break
 		}
 	}
@@ -162,9 +163,10 @@ func temporary(err error) bool {
 func (s *server) take(ctx context.Context, w *waited, there *project.Access, d boulder.Snapshot) error {
 	w.BoulderID = d.Boulder.ID
 	w.Take(d, there.Holder)
-	w.Resumable = !w.Status.Terminal() && (w.Status == boulder.Paused || !there.Holder.Runs(d.Boulder))
+	w.stands = !w.Status.Terminal() && (w.Status == boulder.Paused || !there.Holder.Runs(d.Boulder))
+	w.Resumable = w.stands && !s.awaitsUser(d)
 	switch {
-	case !w.Resumable:
+	case !w.stands:
 	case awaitsApproval(d):
 		w.Plan = view.NewPlanJSON(&d.Revision.Plan, "")
 		if !s.awaitsUser(d) {
