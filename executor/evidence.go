@@ -67,6 +67,7 @@ const maxIgnored = 50 // names of ignored files in evidence
 // reading is one pass over a session's messages, oldest first.
 type reading struct {
 	transcript bytes.Buffer
+	cut        bool // the transcript
 	// Of the turn, that is, of the messages after its prompt:
 
 	evidence boulder.Evidence
@@ -95,6 +96,10 @@ func (t *turn) read(ctx context.Context) (*reading, error) {
 		}
 		m = redacted(t.Executor, m)
 		for _, l := range linesOf(m) {
+			if r.transcript.Len() > transcriptKept {
+				r.cut = true
+				break
+			}
 			if err := transcript.Encode(l); err != nil {
 				return nil, fmt.Errorf("%w: message %s cannot be written: %w", boulder.ErrTrouble, m.Info.ID, err)
 			}
@@ -102,9 +107,13 @@ func (t *turn) read(ctx context.Context) (*reading, error) {
 		t.readMessage(r, m, own)
 		own = own || m.Info.ID == t.job.Turn.MessageID
 	}
+	if r.cut {
+		said := fmt.Sprintf("the session goes on: a transcript holds %d MiB", transcriptKept>>20)
+		if err := transcript.Encode(Line{Time: r.newest.Completed, Type: "end", Error: said}); err != nil {
+			return nil, fmt.Errorf("%w: the end of the transcript cannot be written: %w", boulder.ErrTrouble, err)
+		}
+	}
 	e := &r.evidence
-	e.ToolCount = len(e.ToolCalls)
-	e.ToolCalls = e.ToolCalls[max(0, e.ToolCount-session.MaxToolCalls):]
 	e.Diagnostics = r.findings.Errors
 	for i := range e.Diagnostics {
 		e.Diagnostics[i].File = t.relative(e.Diagnostics[i].File)
@@ -144,7 +153,10 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	}
 	r.model, r.newest = cmp.Or(r.model, m.Info.Model), m.Info
 	e.Usage = e.Usage.Add(t.usageOf(m.Info))
-	e.ToolCalls = append(e.ToolCalls, session.ToolCalls(m)...)
+	calls := session.ToolCalls(m)
+	e.ToolCount += len(calls)
+	calls = append(e.ToolCalls, calls...)
+	e.ToolCalls = slices.Clone(calls[max(0, len(calls)-session.MaxToolCalls):])
 	for _, p := range m.Parts {
 		if p.Tool != nil {
 			t.touch(p.Tool)

@@ -29,7 +29,10 @@ type Line struct {
 	Usage  boulder.Usage   `json:"usage,omitzero"` // of the step that ends
 }
 
-const toolOutputKept = 64 << 10 // characters of one tool's output
+const (
+	toolOutputKept = 64 << 10 // characters of one tool's output
+	transcriptKept = 64 << 20 // bytes, as it is held in memory; a session of days has some 10 MiB
+)
 
 func linesOf(m opencode.Message) []Line {
 	var lines []Line

@@ -22,8 +22,8 @@ const (
 	defaultCallTimeout  = 30 * time.Second
 	defaultEventSilence = 30 * time.Second // the server sends a heartbeat every 10 s
 
-	maxBody         = 64 << 20 // bytes of an answer that is held whole
-	maxScanned      = 1 << 30  // bytes of a list that is decoded while it arrives
+	maxBody         = 64 << 20 // bytes of an answer, or of a value in a list that is decoded while it arrives
+	maxScanned      = 1 << 30  // bytes of such a list
 	maxErrorMessage = 600      // characters of a server's answer in an error
 )
 
@@ -220,14 +220,10 @@ func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 		}
 	}
 	failure := &Error{Op: r.op, Status: resp.StatusCode, kind: statusKind(resp.StatusCode)}
-	var broken error // an error of the connection, not of its content
-	body := hookedReader{http.MaxBytesReader(nil, resp.Body, limit), func(_ int, err error) {
-		if err != nil && !errors.Is(err, io.EOF) {
-			broken = err
-		}
-	}}
+	body := &boundedReader{in: resp.Body, left: limit}
 	switch {
 	case resp.StatusCode >= http.StatusMultipleChoices:
+		body.left = maxBody
 		said, _ := io.ReadAll(body)
 		failure.Message = errorBody(said)
 		return failure
@@ -237,18 +233,47 @@ func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 		failure.Message, failure.kind = fmt.Sprintf("%s answered %q instead of JSON", r.path, mediaType(resp)), ErrUnsupported
 		return failure
 	}
-	err := read(json.NewDecoder(body))
-	switch _, tooLong := errors.AsType[*http.MaxBytesError](broken); {
-	case tooLong:
-		failure.Message, failure.kind = fmt.Sprintf("exceeds %d MiB", limit>>20), errTooLong
+	in := json.NewDecoder(body)
+	body.used = in.InputOffset
+	switch err := read(in); {
+	case errors.Is(body.broken, errTooLong):
+		failure.Message, failure.kind = body.broken.Error(), errTooLong
 		return failure
-	case broken != nil:
-		return transportError(ctx, r.op, broken)
+	case body.broken != nil:
+		return transportError(ctx, r.op, body.broken)
 	case err != nil:
 		failure.cause = fmt.Errorf("unexpected answer: %w", err)
 		return failure
 	}
 	return nil
+}
+
+// boundedReader fails with errTooLong after so many bytes, or when maxBody bytes are read ahead of what is used.
+type boundedReader struct {
+	in     io.Reader
+	left   int64
+	ahead  int64        // read in all
+	used   func() int64 // in all; nil: not known
+	broken error        // of the connection or a bound, not of the content
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	switch {
+	case b.broken != nil:
+		return 0, b.broken
+	case b.left <= 0:
+		b.broken = fmt.Errorf("%w: exceeds %d MiB", errTooLong, b.ahead>>20)
+		return 0, b.broken
+	case b.used != nil && b.ahead-b.used() >= maxBody:
+		b.broken = fmt.Errorf("%w: a value in it exceeds %d MiB", errTooLong, maxBody>>20)
+		return 0, b.broken
+	}
+	n, err := b.in.Read(p[:min(int64(len(p)), b.left)])
+	b.left, b.ahead = b.left-int64(n), b.ahead+int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.broken = err
+	}
+	return n, err
 }
 
 type hookedReader struct {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +102,54 @@ func endless(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// A list may be long, but no value in it, no error and no white space is held beyond 64 MiB: what a server sends is not
+// what manager uses.
+func TestEndlessAnswers(t *testing.T) {
+	t.Parallel()
+	repeated := func(status int, begin, chunk string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, err := io.WriteString(w, begin)
+			for chunk = strings.Repeat(chunk, 1<<20/len(chunk)); err == nil; {
+				_, err = io.WriteString(w, chunk)
+			}
+		}
+	}
+	for name, answer := range map[string]http.HandlerFunc{
+		"a string": repeated(200, `[{"info":{"id":"`, "x"), "a part": repeated(200, `[{"info":{},"parts":[`, "{},"),
+		"an unknown key": repeated(200, `[{"z":[`, "1,"), "deep": repeated(200, `[{"z":`, "["), "a number": repeated(200, "[{},1", "1"),
+		"white space": repeated(200, "[{},", " "), "before the list": repeated(200, "", "\n"), "an error": repeated(500, `{"message":"`, "x"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var sent atomic.Int64
+			counted := func(w http.ResponseWriter, r *http.Request) { answer(&countedWriter{w, &sent}, r) }
+			client := newFake(t, opencode.AttachConfig{}, "GET /session/{id}/message", counted)
+			var err error
+			for _, err = range client.In("/repo").EachMessage(t.Context(), "ses_1") { // the last one counts
+			}
+			if callError, ok := errors.AsType[*opencode.Error](err); !ok || callError.Op != "list messages" {
+				t.Errorf("the error is %#v", err)
+			}
+			if sent.Load() > 80<<20 {
+				t.Errorf("%d MiB were read", sent.Load()>>20)
+			}
+		})
+	}
+}
+
+type countedWriter struct {
+	http.ResponseWriter
+	sent *atomic.Int64
+}
+
+func (w *countedWriter) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.sent.Add(int64(n))
+	return n, err
 }
 
 func TestCallerGivesUp(t *testing.T) {

@@ -132,6 +132,9 @@ func (v v1) Messages(ctx context.Context, sessionID string, limit int) (all []Me
 			return nil, err
 		}
 		all = append(all, m)
+		if len(all) > limit { // a server that ignores the limit sends oldest first
+			all = append(all[:0], all[1:]...)
+		}
 	}
 	return all, nil
 }

@@ -79,6 +79,9 @@ func v2pages[T any](ctx context.Context, v v2, op, path string, query url.Values
 		if len(page.Data) == 0 || page.Cursor.Next == "" {
 			return nil
 		}
+		if page.Cursor.Next == query.Get("cursor") {
+			return &Error{Op: op, Message: "the server repeats a page"}
+		}
 		query.Del("order") // the cursor includes it
 		query.Set("cursor", page.Cursor.Next)
 	}
