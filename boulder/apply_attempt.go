@@ -160,6 +160,9 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 	o.Attempt.recovered()
 	s.regrown(e, s.Boulder.LedgerModel, b.Cooldown)
 	o.SubTask.Stalls, o.SubTask.NeedsUser = b.Stalls, b.NeedsUser
+	if !b.Verdict.Completed && o.SubTask.Reconciling() != nil {
+		o.SubTask.Unresolved++
+	}
 	if v := &b.Verdict; !v.Completed && !v.JudgeUnavailable {
 		o.SubTask.Achieved, o.SubTask.Met = v.Summary, nil
 		for _, c := range v.Criteria {

@@ -191,7 +191,7 @@ func (s *State) unparked(e *Event, b Unparked) error {
 }
 
 func (s *State) requeue(e *Event, t *SubTask, track json.RawMessage) {
-	t.Track = track
+	t.Track, t.Unresolved = track, 0
 	s.setSubTask(e, t, SubTaskPending, "")
 	s.enqueue(e, t)
 }

@@ -63,6 +63,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	}
 	s.First(t).Judged = 0
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
+	t.Unresolved = 0
 	s.setSubTask(e, t, SubTaskPending, "")
 	if s.Boulder.WaitsFor == t.ID {
 		s.Boulder.Reason = fmt.Sprintf("sub-task %q can continue: %s", t.ID, b.Reason)

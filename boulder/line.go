@@ -211,8 +211,17 @@ func (s *State) conflict(e *Event, o *Open, b Conflict) error {
 	t := o.SubTask
 	t.From, t.Snapshot, t.UpdatedAt = b.Tip, b.Tree, e.Time
 	t.Conflicts = append(slices.Clip(t.Conflicts), b)
+	t.Unresolved++
 	o.Turn.Conflict = &b
 	return nil
+}
+
+// Reconciling returns the conflict that the sub-task, which was complete by itself, has to resolve, or nil.
+func (t *SubTask) Reconciling() *Conflict {
+	if len(t.Conflicts) == 0 || t.Integrated != "" {
+		return nil
+	}
+	return &t.Conflicts[len(t.Conflicts)-1]
 }
 
 // Unlanded reports whether an isolated boulder is over with results neither landed nor dropped.

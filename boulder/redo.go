@@ -255,7 +255,7 @@ func (s *State) redone(e *Event, b Redone) error {
 			standing = StandingKept
 		}
 		t.Earlier = &Earlier{Summary: t.Summary, Patch: b.Patches[t.ID], Files: b.Files, Reasons: b.Reasons[t.ID]}
-		t.Standing, t.Integrated, t.Conflicts = standing, "", nil
+		t.Standing, t.Integrated, t.Conflicts, t.Unresolved = standing, "", nil, 0
 		waiting = append(waiting, t)
 		if slices.Contains(dependents, t) && standing != "" {
 			perhaps = append(perhaps, t)

@@ -114,6 +114,8 @@ type SubTask struct {
 	Work       string     `json:"work,omitempty"`       // commit of its slot after the newest turn
 	Integrated string     `json:"integrated,omitempty"` // commit of the line with its result
 	Conflicts  []Conflict `json:"conflicts,omitempty"`
+	// Unresolved counts what did not resolve a conflict: the conflict itself, and turns after it. An answer begins anew.
+	Unresolved int `json:"unresolved,omitempty"`
 
 	// Generation counts redos ([Redone]). The current one begins without the changes of attempts up to Since.
 	Generation int      `json:"generation,omitempty"`

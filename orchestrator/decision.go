@@ -29,8 +29,8 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 		action = a
 	case boulder.Continuation:
 		o := r.state.Open(a.SubTaskID)
-		if o.Turn.Conflict != nil {
-			a.Prompt = prompts.Resolve(*o.SubTask, r.conflict(o.SubTask), r.told(o))
+		if c := r.conflict(o.SubTask); c != nil {
+			a.Prompt = prompts.Resolve(*o.SubTask, *o.Turn, c, r.told(o))
 		} else {
 			a.Prompt = prompts.Continuation(*o.SubTask, *o.Turn, r.told(o)) + a.Prompt
 		}
@@ -81,10 +81,11 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 
 // conflict returns the conflict that a sub-task's next turn has to resolve, or nil.
 func (r *run) conflict(t *boulder.SubTask) *prompts.Conflict {
-	if len(t.Conflicts) == 0 || t.Integrated != "" {
+	last := t.Reconciling()
+	if last == nil {
 		return nil
 	}
-	c := &prompts.Conflict{Conflict: t.Conflicts[len(t.Conflicts)-1]}
+	c := &prompts.Conflict{Conflict: *last}
 	for _, id := range c.With {
 		c.Others = append(c.Others, *r.state.SubTask(id))
 	}

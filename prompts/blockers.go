@@ -50,13 +50,13 @@ func triage(d boulder.Diversion) string {
 
 const triageHeading = "## When you need the user"
 
-// interrupted tells what a session did that ended because it needed an answer.
+// interrupted tells what a session did that ended without having failed.
 func interrupted(t *boulder.SubTask) string {
 	if t.Before == "" {
 		return ""
 	}
-	return "It ended because it needed the user's answer, and that is no failure. Find out what is done of it in the files, " +
-		"and go on from there." + separator + quoted(clean(t.Before))
+	return "How it ended is below, and was no failure. Find out what is done of it in the files, and go on from there." +
+		separator + quoted(clean(t.Before))
 }
 
 // checkProgress asks an agent where its tasks stand, and says how to end (seed 003, FR-014, FR-015).

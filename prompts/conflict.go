@@ -20,16 +20,26 @@ const (
 	maxConflicting = 50 // files
 )
 
-// Resolve writes the prompt that asks a session to make its result fit the results of others.
-func Resolve(t boulder.SubTask, c *Conflict, told Told) string {
+// Resolve writes the prompt that asks a session to make its result fit the results of others. After a turn that was
+// asked to and did not, it says what is missing.
+func Resolve(t boulder.SubTask, turn boulder.Turn, c *Conflict, told Told) string {
 	p := prompt{}
 	why := "but does not fit what others have done meanwhile."
 	if len(c.With) == 0 {
-		why = "but its commands fail on its files alone."
+		why = "but its commands fail in a clean copy of its files."
 	}
 	p.add(fmt.Sprintf("[manager] Sub-task %q is complete by itself, %s", t.ID, why))
 	p.news(told.News)
-	p.add(c.text())
+	if again := *c; turn.Conflict == nil {
+		p.add(text.Excerpt(clean(turn.Verdict.ContinuationPrompt), maxTargeted, text.Start))
+		p.list("Not met yet:", unmet(turn.Verdict))
+		if red := turn.Evidence.Red(); len(red) > 0 {
+			again.Red = red
+		}
+		p.add(again.text())
+	} else {
+		p.add(c.text())
+	}
 	p.add(checkProgress(told.Diversion))
 	return p.String()
 }
@@ -39,13 +49,17 @@ func (c *Conflict) text() string {
 		return ""
 	}
 	p := prompt{}
-	p.add("Your directory now holds the results of the others as the commit HEAD, with your changes merged onto them, not " +
-		"committed. `git diff HEAD` shows yours, `git log -p` theirs.")
+	where := "in a clean copy of your files"
+	if len(c.With) > 0 {
+		where = "on the combined files"
+		p.add("Your directory now holds the results of the others as the commit HEAD, with your changes merged onto them, not " +
+			"committed. `git diff HEAD` shows yours, `git log -p` theirs.")
+	}
 	if len(c.Files) > 0 {
 		files := c.Files[:min(len(c.Files), maxConflicting)]
 		p.add("These files conflict. Resolve every conflict and leave no marker (<<<<<<<, >>>>>>>) behind:" + separator + bullets(files))
 	}
-	p.gates("These commands fail on the combined files, and must exit 0:", c.Red, maxGateOutput/max(1, len(c.Red)))
+	p.gates("These commands fail "+where+", and must exit 0:", c.Red, maxGateOutput/max(1, len(c.Red)))
 	if len(c.Red) > 0 && len(c.Ignored) > 0 {
 		p.add("They ran in a clean copy: the files that git tracks or would track, and what set-up makes. Your directory had more," +
 			" which git ignores, so that it is not part of your result. If a command needs it, have the command make it, or stop" +

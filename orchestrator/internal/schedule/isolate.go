@@ -10,6 +10,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/dag"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // Try means that the gates should be tried in a slot, which ends with [boulder.Isolated].
@@ -62,7 +64,7 @@ func parallel(s *boulder.State, l Limits) bool {
 // Integrate means that the result of [boulder.Line.Integrating] should be added to the tip.
 type Integrate struct{ Open *boulder.Open }
 
-// maxConflicts bounds the conflicts that the session of a result resolves. Then a fresh session gets one try.
+// maxConflicts bounds the turns in which the session of a result resolves conflicts. Then a fresh session gets one.
 const maxConflicts = 2
 
 // integrate adds one complete result at a time to the tip, in the order in which they were finished, then of the plan.
@@ -93,40 +95,50 @@ func (c *computing) nextToIntegrate() (first *boulder.Open) {
 	return first
 }
 
-// afterConflict has a conflict resolved by the session of the result, then by a fresh one, then by the user.
+// afterConflict has a conflict resolved by the session of the result, then by a fresh one, then by the user. It also
+// follows a turn that was to resolve one and did not: without the work of others the sub-task was complete, so such a
+// turn neither stalls it nor uses up a try.
 func (c *computing) afterConflict(o *boulder.Open) Action {
-	conflict := o.Turn.Conflict
-	reason := "it could not be integrated with " + strings.Join(conflict.With, ", ")
-	if len(conflict.With) == 0 {
-		reason = "it is complete in its slot, but not in a clean copy of its files"
+	conflict := o.SubTask.Reconciling()
+	with := strings.Join(conflict.With, ", ")
+	reason, where, question := "could not be integrated with "+with, "the combined files", "How is %q to be integrated with "+with+"?"
+	if with == "" {
+		reason, where = "is not so in a clean copy of its files", "them"
+		question = "How is %q to pass in a clean copy of its files?"
 	}
 	if len(conflict.Files) > 0 {
 		reason += ": conflicts in " + strings.Join(conflict.Files, ", ")
 	} else {
-		for _, g := range conflict.Red {
-			reason += fmt.Sprintf(": `%s` is red on the combined files", g.Command)
-		}
-		if len(conflict.Ignored) > 0 {
-			reason += ", without what git ignores: " + strings.Join(conflict.Ignored, ", ")
-		}
+		reason += ": red on " + where + ": " + commands(conflict.Red) +
+			text.Prefixed(", without what git ignores: ", strings.Join(conflict.Ignored, ", "))
 	}
-	switch n := len(o.SubTask.Conflicts); {
+	if o.Turn.Conflict == nil {
+		reason += text.Prefixed("; not yet: ", shortcoming(o.Turn.Verdict))
+	}
+	switch n := o.SubTask.Unresolved; {
 	case n <= maxConflicts && c.canContinue(o):
-		b := proceed(o, reason)
-		b.Remaining = []string{}
+		b := proceed(o, "complete by itself, but it "+reason)
+		if o.Turn.Conflict != nil {
+			b.Remaining = []string{}
+		}
 		return b
 	case n <= maxConflicts+1:
-		b := retry(o, reason, boulder.AttemptFailed)
-		b.Uncounted, b.Digest = true, reason
+		b := uncounted(o, "", boulder.AttemptFailed)
+		b.Reason = "complete by itself, but it " + reason
+		b.Digest = prompts.WaitDigest("was complete by itself, but "+reason, *o.Turn.Evidence)
 		return b
 	}
-	question := fmt.Sprintf("How is %q to be integrated with %s?", o.SubTask.ID, strings.Join(conflict.With, ", "))
-	if len(conflict.With) == 0 {
-		question = fmt.Sprintf("How is %q to pass in a clean copy of its files?", o.SubTask.ID)
+	return c.blocker(o, boulder.BlockerMerge, fmt.Sprintf(question, o.SubTask.ID),
+		fmt.Sprintf("It is complete by itself, but %s.\nIts files are in .manager/slots/%s/%d%s: put it right there, or say here how the "+
+			"agent is to do it. Then it continues.", reason, c.s.Boulder.ID, o.SubTask.Slot, text.If(with != "", ", merged with theirs")))
+}
+
+func commands(gates []boulder.Gate) string {
+	var all []string
+	for _, g := range gates {
+		all = append(all, "`"+g.Command+"`")
 	}
-	return c.blocker(o, boulder.BlockerMerge, question,
-		fmt.Sprintf("%s.\nBoth are merged in .manager/slots/%s/%d: put it right there, or say here how the agent is to do it. Then it continues.",
-			reason, c.s.Boulder.ID, o.SubTask.Slot))
+	return strings.Join(all, ", ")
 }
 
 // freeSlot returns the sub-task's former slot if it is free, or the first free one. A slot in which the user has to

@@ -45,6 +45,8 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 		return c.loopTurn(o)
 	case len(lateAnswers(o)) > 0:
 		return c.deliverAnswer(o, lateAnswers(o))
+	case o.SubTask.Reconciling() != nil:
+		return c.afterConflict(o)
 	case v.NeedReplan, v.BlockedBy == "wrong_plan":
 		return c.replanOrRetry(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)))
 	case o.SubTask.Stalls >= c.l.Stalls:
