@@ -108,9 +108,7 @@ func (s *Session) UnmarshalJSON(data []byte) error {
 	s.Created, s.Updated, s.Archived = in.Time.Created.time(), in.Time.Updated.time(), in.Time.Archived.time()
 	s.Reverted = bytes.HasPrefix(in.Revert, []byte("{"))
 	s.Directory = cmp.Or(s.Directory, in.Location.Directory)
-	for _, r := range in.Permissions {
-		s.Rules = append(s.Rules, Rule{v1tool(r.Action), r.Resource, r.Effect})
-	}
+	s.Rules = append(s.Rules, v1rulesOf(in.Permissions)...)
 	return err
 }
 

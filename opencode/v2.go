@@ -25,6 +25,7 @@ type v2 struct {
 type v2memory struct {
 	retries sync.Map // the [Status] of sessions that wait for a provider, from their newest event
 	ours    sync.Map // ids of sessions that no background service works on
+	filled  sync.Map // directories whose lists of models were waited for
 }
 
 const (
@@ -144,6 +145,13 @@ func v2rulesOf(rules []Rule) (all []v2rule) {
 	return all
 }
 
+func v1rulesOf(rules []v2rule) (all []Rule) {
+	for _, r := range rules {
+		all = append(all, Rule{v1tool(r.Action), r.Resource, r.Effect})
+	}
+	return all
+}
+
 func (v v2) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 	body := struct {
 		NewSession
@@ -182,16 +190,27 @@ func denials(rules []Rule) []Rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return r.Action != Deny })
 }
 
-// inherit gives a sub-agent's session the denials of its parent, and marks it to pass them on.
+// inherit gives a sub-agent's session what it lacks of its parent's denials and of exceptions from them, and marks it to
+// pass them on. Most versions do so themselves, which the event that tells of the child shows.
 func (v v2) inherit(ctx context.Context, child Session) error {
-	if child.ParentID == "" || child.Metadata[bequeaths] != nil {
+	if child.ParentID == "" || child.Metadata[bequeaths] != nil && len(denials(child.Rules)) > 0 {
 		return nil
 	}
 	parent, err := v.Session(ctx, child.ParentID)
 	if err != nil || parent.Metadata[bequeaths] == nil {
 		return err
 	}
-	return v.setRules(ctx, child.ID, denials(parent.Rules), map[string]any{bequeaths: true})
+	rules, denied := slices.Clone(child.Rules), false
+	for _, r := range parent.Rules {
+		denied = denied || r.Action == Deny
+		if denied && r.Action != Ask && !slices.Contains(child.Rules, r) {
+			rules = append(rules, r)
+		}
+	}
+	if len(rules) == len(child.Rules) && child.Metadata[bequeaths] != nil {
+		return nil
+	}
+	return v.setRules(ctx, child.ID, rules, bequeathing(child.Metadata, rules))
 }
 
 func (v v2) setRules(ctx context.Context, sessionID string, rules []Rule, metadata map[string]any) error {

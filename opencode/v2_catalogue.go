@@ -1,9 +1,13 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,12 +22,51 @@ func v2list[T any](ctx context.Context, v v2, op, path string) (all []T, err err
 	return all, err
 }
 
+// v2fill bounds the wait for the configured providers. They are listed one after the other, up to ten seconds after a
+// start (measured with 2.0.14).
+const v2fill = 20 * time.Second
+
+// Catalogue waits, once for a directory, until the models of all configured providers are listed.
 func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
-	models, err := v2list[struct {
+	const op = "list models"
+	type model struct {
 		sessionModel
 		Enabled  *bool
 		Settings struct{ APIKey string }
-	}](ctx, v, "list models", "/api/model")
+	}
+	models, err := v2list[model](ctx, v, op, "/api/model")
+	if err != nil {
+		return out, err
+	}
+	entries, err := v.configuration(ctx)
+	if err != nil && !errors.Is(err, ErrUnsupported) { // the preview of this API in OpenCode 1.18 lacks it
+		return out, err
+	}
+	missing := func() (names []string) {
+		for _, e := range entries {
+			for name := range e.Info.Providers {
+				if !slices.ContainsFunc(models, func(m model) bool { return m.ProviderID == name }) {
+					names = append(names, name)
+				}
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	err = nil
+	if _, waited := v.filled.LoadOrStore(v.dir, true); !waited {
+		deadline := time.Now().Add(v.cfg.FillTimeout)
+		err = v2poll(ctx, op, func() (done bool, err error) {
+			if len(missing()) == 0 || time.Now().After(deadline) {
+				return true, nil
+			}
+			models, err = getData[[]model](ctx, v, op, "/api/model", v.here())
+			return false, err
+		})
+		if names := missing(); len(names) > 0 {
+			v.log.Warn("OpenCode lists no model of configured providers; is a key missing?", "providers", names, "waited", v.cfg.FillTimeout)
+		}
+	}
 	for _, m := range models {
 		out.Keys = append(out.Keys, m.Settings.APIKey)
 		if m.Enabled == nil || *m.Enabled {
@@ -33,12 +76,29 @@ func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
 	return out, err
 }
 
+// v2configuration is a document of the configuration. Later ones win.
+type v2configuration struct {
+	Info struct {
+		Model     json.RawMessage // {providerID, model}, or provider/model#variant
+		Providers map[string]json.RawMessage
+	}
+}
+
+func (v v2) configuration(ctx context.Context) ([]v2configuration, error) {
+	return get[[]v2configuration](ctx, v, "get configuration", "/api/config", v.here())
+}
+
 func (v v2) DefaultModel(ctx context.Context) (string, error) {
-	entries, err := get[[]struct{ Info struct{ Model any } }](ctx, v, "get configuration", "/api/config", v.here())
+	entries, err := v.configuration(ctx)
 	model := ""
-	for _, e := range entries { // later entries win
-		if name, ok := e.Info.Model.(string); ok {
+	for _, e := range entries {
+		var name string
+		var ref struct{ ProviderID, Model, ID string }
+		switch {
+		case json.Unmarshal(e.Info.Model, &name) == nil && name != "":
 			model, _, _ = strings.Cut(name, "#")
+		case json.Unmarshal(e.Info.Model, &ref) == nil && ref.ProviderID != "":
+			model = ref.ProviderID + "/" + cmp.Or(ref.Model, ref.ID)
 		}
 	}
 	return model, err

@@ -67,9 +67,11 @@ type v2data struct {
 	Cost     float64
 	Tokens   Tokens
 	Ordinal  int
-	Attempt  int
-	At       millis
-	Error    *v2error
+
+	Permissions []v2rule
+	Attempt     int
+	At          millis
+	Error       *v2error
 }
 
 func (v v2) events() (path string, read func(data []byte) ([]Event, error)) {
@@ -142,8 +144,9 @@ func (r *v2reader) session(e v2event, d v2data) *v2sessionState {
 		case "session.created":
 			s.info = Session{
 				ParentID: d.ParentID, Title: d.Title, Agent: d.Agent, Directory: d.Location.Directory,
-				Created: e.Created.time(), Updated: e.Created.time(),
+				Created: e.Created.time(), Updated: e.Created.time(), Rules: v1rulesOf(d.Permissions),
 			}
+			_ = unmarshal(d.Metadata, &s.info.Metadata) // odd metadata is none
 			s.agent, s.model = d.Agent, d.Model
 		default:
 			s.info = ask(r, func(ctx context.Context) (Session, error) { return r.Session(ctx, d.SessionID) })
@@ -228,7 +231,7 @@ func (r *v2reader) sessionEvents(s *v2sessionState, kind string, e v2event, d v2
 	case "model.selected":
 		s.model = d.Model
 	case "retry.scheduled":
-		status := Status{Type: Retry, Attempt: d.Attempt, Next: d.At.time()}
+		status := Status{Type: Retry, Attempt: max(1, d.Attempt-1), Next: d.At.time()}
 		if d.Error != nil {
 			status.Message, _ = cutText(d.Error.Message, maxStatus)
 		}

@@ -146,6 +146,9 @@ func (v v2) choose(ctx context.Context, sessionID string, p Prompt) error {
 	if err == nil && p.Agent != "" && p.Agent != now.Agent {
 		err = post(ctx, v, "choose agent", v2path(sessionID, "agent"), map[string]string{"agent": p.Agent})
 	}
+	if now.Model != nil && now.Model.Variant == "default" { // what the server makes of none
+		now.Model.Variant = ""
+	}
 	if m := modelOf(p.Model, p.Variant); err == nil && m != nil && (now.Model == nil || *m != *now.Model) {
 		err = post(ctx, v, "choose model", v2path(sessionID, "model"), map[string]any{"model": m})
 	}

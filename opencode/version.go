@@ -139,6 +139,9 @@ func (c *Client) handshake(ctx context.Context) error {
 		c.backend = v2{Client: c, v2memory: &v2memory{}}
 		return c.accept(version)
 	}
+	if errors.Is(notV2, ErrUnauthorized) { // its web page answers without a password
+		return notV2
+	}
 	version, notV1 := c.identify(ctx, "/global/health")
 	if notV1 == nil {
 		c.backend = v1{Client: c}
