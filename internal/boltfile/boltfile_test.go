@@ -25,6 +25,31 @@ func open1(t *testing.T, path string) *DB {
 	return db
 }
 
+// A database is its owner's alone, whatever the umask or an unpacked archive made of it.
+func TestPrivate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.db")
+	for _, mode := range []os.FileMode{0o600, 0o666} {
+		if err := open1(t, path).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		db, err := Open(path, things, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("%v became %v, %v", mode, info.Mode(), err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A new file gets its name only once complete, and leaves no other. Remains of an interrupted creation do no harm.
 func TestMade(t *testing.T) {
 	t.Parallel()

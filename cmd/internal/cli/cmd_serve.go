@@ -163,6 +163,9 @@ func (a *app) startServer(ctx context.Context) (*project.Access, error) {
 		return nil, err
 	}
 	defer log.Close()
+	if err := log.Chmod(0o600); err != nil { // despite the umask
+		return nil, err
+	}
 	cmd := exec.Command(a.Executable, a.serverArgs()...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = a.Environ, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
