@@ -7,7 +7,10 @@
 // The package imports only the standard library and internal/dag, so that every other package can import it.
 package boulder
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Status is the state of a boulder:
 //
@@ -163,10 +166,33 @@ type Usage struct {
 // Add returns the sum of both.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
-		Input: u.Input + v.Input, CacheRead: u.CacheRead + v.CacheRead, CacheWrite: u.CacheWrite + v.CacheWrite,
-		Output: u.Output + v.Output, Reasoning: u.Reasoning + v.Reasoning, Calls: u.Calls + v.Calls,
+		Input: plus(u.Input, v.Input), CacheRead: plus(u.CacheRead, v.CacheRead), CacheWrite: plus(u.CacheWrite, v.CacheWrite),
+		Output: plus(u.Output, v.Output), Reasoning: plus(u.Reasoning, v.Reasoning), Calls: u.Calls + v.Calls,
 		Cost: u.Cost + v.Cost, Unpriced: u.Unpriced + v.Unpriced,
 	}
+}
+
+// plus saturates, or a sum that wraps would be below every budget.
+func plus(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// Sane returns u without counts that no call can have: negative ones, and those above 10^12, the largest that is
+// believed. A cost below zero or of more than a million dollars is unknown.
+func (u Usage) Sane() Usage {
+	const most = 1e12
+	for _, n := range []*int64{&u.Input, &u.CacheRead, &u.CacheWrite, &u.Output, &u.Reasoning} {
+		if *n < 0 || *n > most {
+			*n = 0
+		}
+	}
+	if !(u.Cost >= 0 && u.Cost <= 1e6) { // NaN included
+		u.Cost, u.Unpriced = 0, 1
+	}
+	return u
 }
 
 // Sub returns u minus v, each field at least zero.
@@ -179,7 +205,7 @@ func (u Usage) Sub(v Usage) Usage {
 }
 
 // Tokens returns input and output together.
-func (u Usage) Tokens() int64 { return u.Input + u.Output }
+func (u Usage) Tokens() int64 { return plus(u.Input, u.Output) }
 
 // Replanning is a counted replan in progress. A crash keeps it: a resume asks again, without counting.
 type Replanning struct {

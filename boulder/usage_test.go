@@ -1,28 +1,21 @@
-package boulder
+package boulder_test
 
 import (
+	"math"
 	"testing"
 
-	"pgregory.net/rapid"
+	"github.com/bouldermgr/manager/boulder"
 )
 
-// TestUsageSub: Sub undoes Add, and no count goes below zero.
-func TestUsageSub(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.Int64Range(0, 1<<40)
-		usage := func(name string) Usage {
-			d := func(what string) int64 { return n.Draw(t, name+" "+what) }
-			return Usage{
-				Input: d("input"), CacheRead: d("cache read"), CacheWrite: d("cache write"), Output: d("output"),
-				Reasoning: d("reasoning"), Cost: float64(d("cost")), Calls: d("calls"), Unpriced: d("unpriced"),
-			}
-		}
-		booked, since := usage("booked"), usage("since")
-		if got := booked.Add(since).Sub(booked); got != since {
-			t.Fatalf("got %+v", got)
-		}
-		if got := booked.Sub(booked.Add(since)); got != (Usage{}) {
-			t.Fatalf("something is below zero: %+v", got)
-		}
-	})
+// A sum that wraps would be negative, and so below every budget.
+func TestUsageSaturates(t *testing.T) {
+	t.Parallel()
+	most := boulder.Usage{Input: math.MaxInt64, Output: math.MaxInt64}
+	if sum := most.Add(most); sum.Input != math.MaxInt64 || sum.Tokens() != math.MaxInt64 {
+		t.Errorf("%+v", sum)
+	}
+	odd := boulder.Usage{Input: -1, CacheRead: math.MinInt64, Output: math.MaxInt64, Reasoning: 7, Cost: math.NaN()}
+	if sane := odd.Sane(); sane != (boulder.Usage{Reasoning: 7, Unpriced: 1}) {
+		t.Errorf("%+v", sane)
+	}
 }

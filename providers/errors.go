@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,7 +50,10 @@ type Error struct {
 	Message string // the provider's text, without secrets, at most 600 characters
 	// RetryAfter is how long the provider asked to wait, from its answer on. Zero: not said.
 	RetryAfter time.Duration
-	Usage      boulder.Usage // the cost of the failed attempt, as far as reported
+	// Guess is how long a limit holds if the time that the provider named, without a zone, is local. Set without
+	// RetryAfter only, it is not worth waiting for without a look before.
+	Guess time.Duration
+	Usage boulder.Usage // the cost of the failed attempt, as far as reported
 	// Err is the local cause: a transport, context or decoding error. Nil if the provider answered with an error.
 	Err error
 }
@@ -109,36 +113,61 @@ func asError(err error) *Error {
 	return Classify(0, "", "", nil, err)
 }
 
-// Classify returns the [*Error] for a failed call. status is as in [Error.Status]; code and said are the provider's;
-// header is that of the answer; err is the local error. Each may be zero. No other place maps failures to kinds. The
-// caller scrubs its key from the texts first, and adds Provider and Model.
-//
-// Statuses alone are ambiguous: vendors report missing credit as 400, 402, 403 and 429, a wrong key as 400, 401 and
-// 403, and a too long request as 400, 413 and 429. So code and text come first, from the gravest meaning to the
-// mildest, and nothing permanent passes as temporary.
-func Classify(status int, code, said string, header http.Header, err error) *Error {
+func (r *refusal) classify(status int, said string, header http.Header, err error) *Error {
+	if claimed := r.claimed(); status < http.StatusBadRequest && claimed >= http.StatusBadRequest {
+		status = claimed // an upstream's failure, or one after the headers were sent
+	}
+	if strings.Contains(said, "limit: 0,") && status == http.StatusTooManyRequests { // Gemini's tier without the model
+		r.codes = slices.Insert(r.codes, 0, perDay)
+	}
+	code := ""
+	for _, one := range r.codes {
+		if code == "" || codes[strings.ToLower(code)] == "" && codes[strings.ToLower(one)] != "" {
+			code = one
+		}
+	}
 	e := &Error{
-		Status:     status,
-		Code:       text.Cut(Redact(code), 100),
-		Message:    text.Cut(Redact(strings.TrimSpace(said)), maxMessage),
-		RetryAfter: retryafter.Of(header, time.Now()),
-		Err:        err,
+		Status:  status,
+		Code:    text.Cut(Redact(text.If(code != perDay, code)), 100),
+		Message: text.Cut(Redact(strings.TrimSpace(said)), maxMessage),
+		Err:     err,
 	}
 	if e.Message == "" && err != nil {
 		e.Message = text.Cut(Redact(err.Error()), maxMessage)
 	}
-	e.Kind = kindOf(status, strings.ToLower(code), strings.ToLower(said), err)
-	e.limited(said)
+	exact, known := codes[strings.ToLower(code)]
+	if e.Kind = kindOf(status, strings.ToLower(strings.Join(r.codes, " ")), strings.ToLower(said), err); known &&
+		e.Kind != KindCanceled {
+		e.Kind = exact
+	}
+	e.limited(said+r.hint, max(retryafter.Of(header, time.Now()), r.wait))
 	return e
 }
 
-// limited takes the end of a limit from the provider's words. A limit with an end is temporary, whatever its code.
-func (e *Error) limited(said string) {
-	wait := retryafter.Text(said, time.Now())
+// claimed returns the status in a body.
+func (r *refusal) claimed() int {
+	for _, code := range r.codes {
+		if status, ok := statuses[code]; ok && r.status == 0 {
+			return status
+		}
+	}
+	return r.status
+}
+
+// limited sets the end of a limit: of a header or a field, else of the provider's words. A time without a zone is only
+// a Guess. A limit with an end is temporary, whatever its code.
+func (e *Error) limited(said string, exact time.Duration) {
+	const notable = 10 * time.Minute // less is how long to wait between requests, also without credit
+	e.RetryAfter = exact
+	wait, sure := retryafter.Text(said, time.Now())
+	named := wait > 0 || exact >= notable
 	switch {
-	case wait == 0:
+	case !named:
 		return
 	case e.Kind == KindQuota:
+		if wait == 0 && !usageLimit().MatchString(said) {
+			return
+		}
 		e.Kind = KindRateLimit
 	case e.Kind == KindBadRequest, e.Kind == KindNetwork, e.Kind == KindAuth && e.Status == http.StatusForbidden:
 		if !usageLimit().MatchString(said) {
@@ -148,11 +177,18 @@ func (e *Error) limited(said string) {
 	case e.Kind != KindRateLimit && e.Kind != KindOverloaded:
 		return
 	}
-	e.RetryAfter = max(e.RetryAfter, wait)
+	switch {
+	case exact > 0:
+	case sure:
+		e.RetryAfter = wait
+	default:
+		e.Guess = wait
+	}
 }
 
-// usageLimit matches the names of subscription limits.
-var usageLimit = text.Regexp(`(?i)usage.limit|hit your (\w+ )?limit|limit (reached|exceeded|will reset)|quota`)
+// usageLimit matches the names of limits that end with a period of time.
+var usageLimit = text.Regexp(`(?i)usage.limit|hit your (\w+ )?limit|limit (reached|exceeded|will reset)|quota|` +
+	`(daily|weekly|monthly|spend|spending)[ _]limit`)
 
 func kindOf(status int, code, text string, err error) Kind {
 	says := func(cues ...string) bool {
@@ -170,11 +206,15 @@ func kindOf(status int, code, text string, err error) Kind {
 		says("insufficient_quota", "billing_hard_limit", "billing_not_active", "credit balance", "insufficient credit",
 			"insufficient balance", "available credits", "spending limit", "specified api usage limits",
 			"credits are depleted", "credits are required", "extra usage is required", "billing_disabled",
-			"requires billing", "enable billing"):
+			"requires billing", "enable billing", "no credits", "out of credits", "not enough credit", "any credits",
+			"insufficient_balance", "insufficient fund", "balance is insufficient", "balance is not enough",
+			"balance not enough", "exceeded_current_quota", "key limit exceeded", "spend limit", "spend cap", "spending cap",
+			"budget has been exceeded", "please recharge", "please top up", "in arrears", "arrearage", "overdue",
+			"payment required", "余额不足", "余额已", "欠费", "请充值", "额度不足", "额度已用", "账户余额", "無可用", "餘額不足"):
 		return KindQuota
 	case status == http.StatusUnauthorized,
 		says("invalid_api_key", "api_key_invalid", "incorrect api key", "invalid api key", "api key not valid",
-			"authentication_error", "no auth credentials"):
+			"authentication_error", "no auth credentials", "身份验证失败", "密钥无效", "令牌已过期"):
 		return KindAuth
 	case status == http.StatusRequestEntityTooLarge,
 		says("context_length", "exceed_context_size", "maximum context", "context window", "prompt is too long",
@@ -182,13 +222,13 @@ func kindOf(status int, code, text string, err error) Kind {
 			"exceeds the available context", "exceed context limit", "exceeds the maximum number of tokens"):
 		return KindContextLength
 	case says("content_filter", "content_policy", "content management policy", "content filtering policy",
-		"usage policies", "safety_violation"):
+		"usage policies", "safety_violation", "敏感内容"):
 		return KindContentFilter
 	case status == http.StatusForbidden:
 		return KindAuth
-	case status == http.StatusServiceUnavailable, status == 529, says("overloaded"):
+	case status == http.StatusServiceUnavailable, status == 529, says("overloaded", "访问量过大", "系统繁忙", "服务繁忙"):
 		return KindOverloaded
-	case status == http.StatusTooManyRequests, says("rate_limit", "resource_exhausted"):
+	case status == http.StatusTooManyRequests, says("rate_limit", "resource_exhausted", "too many requests", "请求过于频繁", "速率限制", "频率限制", "并发数过高", "使用上限"):
 		return KindRateLimit
 	case status >= 500, status == http.StatusRequestTimeout, status == 0, status < 300:
 		return KindNetwork

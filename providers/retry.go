@@ -42,7 +42,7 @@ func (r retrier) Complete(ctx context.Context, req *Request) (*Response, error) 
 		}
 		spent = spent.Add(failure.Usage)
 		failure.Usage = spent
-		if !failure.Retryable() || attempt >= maxAttempts || failure.RetryAfter > maxWait {
+		if !failure.Retryable() || attempt >= maxAttempts || max(failure.RetryAfter, failure.Guess) > maxWait {
 			return nil, failure
 		}
 		wait := time.Duration(rand.Float64() * float64(firstDelay<<(attempt-1)))

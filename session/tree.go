@@ -329,11 +329,11 @@ func (t *Tree) SpentBefore() (tokens int64, dollars float64) {
 
 // Usage returns what a model was paid for, in US dollars. OpenCode reports 0 without a price: that counts as unpriced.
 func Usage(t opencode.Tokens, cost float64) boulder.Usage {
-	u := boulder.Usage{
-		Input: t.Input + t.CacheRead + t.CacheWrite, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite,
-		Output: t.Output + t.Reasoning, Reasoning: t.Reasoning, Cost: cost,
-	}
-	if cost == 0 && u.Tokens() > 0 {
+	u := boulder.Usage{ // impossible counts do not count, or they would defeat a budget
+		Input: t.Input, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite, Output: t.Output, Reasoning: t.Reasoning, Cost: cost,
+	}.Sane()
+	u.Input, u.Output = u.Input+u.CacheRead+u.CacheWrite, u.Output+u.Reasoning
+	if u.Cost == 0 && u.Tokens() > 0 {
 		u.Unpriced = 1
 	}
 	return u

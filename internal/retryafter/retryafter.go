@@ -46,12 +46,36 @@ func resets(header http.Header, now time.Time) (wait time.Duration) {
 	return wait
 }
 
+// Field reads a field of an error's body ("resets_in_seconds", "retryDelay"). named is true if its name is one of a
+// limit's end, even if the value is in the past or not to be read.
+func Field(name, value string, now time.Time) (wait time.Duration, named bool) {
+	name = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
+	rest, found := "", false
+	for _, prefix := range []string{"retryafter", "retrydelay", "retryin", "resetsat", "resetat", "resetsin", "resetin",
+		"resetsafter", "resetafter", "resettime", "quotareset", "nextresettime"} {
+		if after, ok := strings.CutPrefix(name, prefix); ok && !found {
+			rest, found = after, true
+		}
+	}
+	switch {
+	case !found:
+		return 0, false
+	case strings.HasSuffix(rest, "ms"), strings.HasSuffix(rest, "millis"), strings.HasSuffix(rest, "milliseconds"):
+		ms, _ := strconv.ParseFloat(value, 64)
+		return seconds(ms / 1000), true
+	}
+	return amount(value, now), true
+}
+
 // amount reads a duration as "6m0s" or in seconds, or a time as seconds or milliseconds since 1970 or in RFC 3339.
 func amount(value string, now time.Time) time.Duration {
 	if d, err := time.ParseDuration(value); err == nil {
 		return seconds(d.Seconds())
 	}
 	if at, err := time.Parse(time.RFC3339, value); err == nil {
+		return seconds(at.Sub(now).Seconds())
+	}
+	if at, err := http.ParseTime(value); err == nil {
 		return seconds(at.Sub(now).Seconds())
 	}
 	const longAgo = 1e9 // seconds since 1970: the year 2001

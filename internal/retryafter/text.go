@@ -2,6 +2,7 @@ package retryafter
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,30 +18,42 @@ var (
 	field   = text.Regexp(`(?i)(?:resets?_?(?:at|time)|resets?_?(?:in|after)_?seconds|retry_?(?:after|delay)(?:_?seconds)?)` +
 		`\\?"? ?[:=] ?\\?"?([^\\",}\s]+)`)
 	stamp = text.Regexp(`(?i)limit reached\|(\d{10,13})\b`)
-	clock = text.Regexp(cue + `(?: at| on)?(?: (\d{4}-\d\d-\d\d|[a-z]{3,9} \d{1,2}(?:st|nd|rd|th)?(?:,? \d{4})?)[,T]?(?: at)?)?` +
-		` ?(\d{1,2})(?::(\d\d)(?::\d\d)?)? ?([ap]\.?m\b)?(?: ?\(?(UTC|GMT|Z\b|[a-z]+/[a-z/_+0-9-]+))?`)
+	clock = text.Regexp(cue + `(?: at| on)?(?: (\d{4}-\d\d-\d\d|[a-z]{3,9} \d{1,2}(?:st|nd|rd|th)?(?:,? \d{4})?)[,T]?(?: at)?)?` + ofDay)
+	// Z.ai and others in Chinese: "will be reset at", and "in … seconds, minutes, hours".
+	clockHan = text.Regexp(`(?i)将[在于]? ?(\d{4}-\d\d-\d\d)[T ]?` + ofDay + ` ?(?:重置|恢复)`)
+	inHan    = text.Regexp(`(\d+) ?(秒|分钟|小时|天)(?:后|之后)`)
 )
 
+// ofDay matches a time of day, and a zone by its name or offset.
+const ofDay = ` ?(\d{1,2})(?::(\d\d)(?::\d\d(?:\.\d+)?)?)? ?([ap]\.?m\b)?(?: ?\(?(UTC|GMT|Z\b|[a-z]+/[a-z/_+0-9-]+))?` +
+	`(?: ?([+-]\d{1,2}(?::?\d\d)?)\b)?`
+
 // Text reads how long a limit holds from the words of a provider. A time without a zone is in that of now; without a
-// date it is the next such time. Zero means that they say nothing credible.
-func Text(said string, now time.Time) time.Duration {
+// date it is the next such time. Zero means that they say nothing credible. sure is false for a time without a zone: providers
+// mean their own as often as the user's.
+func Text(said string, now time.Time) (wait time.Duration, sure bool) {
 	said = strings.Join(strings.Fields(said), " ")
 	for _, m := range inWords().FindAllStringSubmatch(said, -1) {
 		if wait := sum(strings.ToLower(m[1])); wait > 0 {
-			return wait
+			return wait, true
 		}
+	}
+	if m := inHan().FindStringSubmatch(said); m != nil {
+		return sum(m[1] + map[string]string{"秒": "s", "分钟": "m", "小时": "h", "天": "d"}[m[2]]), true
 	}
 	for _, number := range []func() *regexp.Regexp{field, stamp} {
 		if m := number().FindStringSubmatch(said); m != nil {
-			return amount(m[1], now)
+			if wait := amount(m[1], now); wait > 0 {
+				return wait, true
+			}
 		}
 	}
-	for _, m := range clock().FindAllStringSubmatch(said, -1) {
+	for _, m := range slices.Concat(clock().FindAllStringSubmatch(said, -1), clockHan().FindAllStringSubmatch(said, -1)) {
 		if t := at(m, now); t.After(now) {
-			return seconds(t.Sub(now).Seconds())
+			return seconds(t.Sub(now).Seconds()), m[5]+m[6] != ""
 		}
 	}
-	return 0
+	return 0, false
 }
 
 // sum reads "5 days 22 hours 11 minutes" or "9m38.016s"; zero if any part is not a duration.
@@ -75,6 +88,9 @@ func at(m []string, now time.Time) time.Time {
 		}
 		zone = loaded
 	}
+	if m[6] != "" {
+		zone = offset(m[6])
+	}
 	hour, _ := strconv.Atoi(m[2])
 	minute, _ := strconv.Atoi(m[3])
 	if half != "" {
@@ -90,6 +106,22 @@ func at(m []string, now time.Time) time.Time {
 		t = t.AddDate(0, 0, 1)
 	}
 	return t
+}
+
+// offset reads "+8", "+0800" or "-07:00".
+func offset(said string) *time.Location {
+	digits := strings.ReplaceAll(said[1:], ":", "")
+	minutes := 0
+	if len(digits) > 2 {
+		minutes, _ = strconv.Atoi(digits[len(digits)-2:])
+		digits = digits[:len(digits)-2]
+	}
+	hours, _ := strconv.Atoi(digits)
+	east := (hours*60 + minutes) * 60
+	if said[0] == '-' {
+		east = -east
+	}
+	return time.FixedZone(said, east)
 }
 
 // date reads "2026-04-01", "Oct 6" or "Sep 24th, 2026", or else returns the date of now.

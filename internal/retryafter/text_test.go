@@ -60,8 +60,33 @@ func TestText(t *testing.T) {
 		"Your limit will reset at Foo 6, 10am.":                                        0,
 		"":                                                                             0,
 	} {
-		if got := retryafter.Text(said, now); got != want {
+		if got, _ := retryafter.Text(said, now); got != want {
 			t.Errorf("%q: %s, want %s", said, got, want)
+		}
+	}
+}
+
+// Only a time with a zone, or a duration, is sure.
+func TestTextIsSureOnlyWithAZone(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC)
+	for said, want := range map[string]struct {
+		wait time.Duration
+		sure bool
+	}{
+		"Your limit will reset at 2026-11-26 20:30:45": {150 * time.Minute, false},
+		"resets 7:30pm": {90 * time.Minute, false},
+		"您的限额将在 2026-11-26 20:30:45 重置。":                            {150 * time.Minute, false},
+		"resets 7:30pm (UTC)":                                       {90 * time.Minute, true},
+		"It will reset at 2026-11-27 04:00:35 +0800 CST":            {2 * time.Hour, true},
+		"resets at 2026-11-26T20:00:00.123-07:00":                   {9 * time.Hour, true},
+		"resets at 2026-11-26 20:00 UTC+1":                          {time.Hour, true},
+		"请在 30 秒后重试":                                                {30 * time.Second, true},
+		"try again in 3 hours":                                      {3 * time.Hour, true},
+		`{"resets_at":1764000000,"message":"try again at 7:00 PM"}`: {time.Hour, false}, // the field is in the past
+	} {
+		if wait, sure := retryafter.Text(said, now); wait != want.wait || sure != want.sure {
+			t.Errorf("%q: %s, sure %t; want %s, %t", said, wait, sure, want.wait, want.sure)
 		}
 	}
 }
@@ -73,7 +98,7 @@ func FuzzText(f *testing.F) {
 	f.Add("resets_at: 1e309, retry-after: NaN")
 	now := time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, said string) {
-		if wait := retryafter.Text(said, now); wait < 0 {
+		if wait, _ := retryafter.Text(said, now); wait < 0 {
 			t.Errorf("%q: %s", said, wait)
 		}
 	})

@@ -53,7 +53,7 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 	}
 	messages := sdk.NewMessageService(options...)
 	return &adapter.Adapter{
-		Provider: name, Key: key, Logger: opts.Logger, Parse: parseError, Features: features,
+		Provider: name, Key: key, Logger: opts.Logger, Features: features,
 		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (adapter.Reply, error) {
 			message, err := messages.New(ctx, params(req, use))
 			if err != nil {

@@ -3,7 +3,6 @@ package anthropic
 import (
 	"cmp"
 	"encoding/json"
-	"net/http"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -99,28 +98,4 @@ func text(message *sdk.Message) string {
 		}
 	}
 	return b.String()
-}
-
-// statuses maps types of errors to statuses (Anthropic's API reference), as errors may also occur after a 200.
-var statuses = map[string]int{
-	"invalid_request_error": http.StatusBadRequest,
-	"authentication_error":  http.StatusUnauthorized,
-	"billing_error":         http.StatusPaymentRequired,
-	"permission_error":      http.StatusForbidden,
-	"not_found_error":       http.StatusNotFound,
-	"request_too_large":     http.StatusRequestEntityTooLarge,
-	"rate_limit_error":      http.StatusTooManyRequests,
-	"api_error":             http.StatusInternalServerError,
-	"timeout_error":         http.StatusGatewayTimeout,
-	"overloaded_error":      529,
-}
-
-// parseError reads {"type":"error","error":{"type":…,"message":…}}.
-func parseError(body []byte) adapter.Said {
-	var envelope struct {
-		Error struct{ Type, Message string }
-	}
-	adapter.Unmarshal(body, &envelope)
-	kind := envelope.Error.Type
-	return adapter.Said{Code: kind, Text: envelope.Error.Message, Status: statuses[kind]}
 }

@@ -1,11 +1,8 @@
 package gemini
 
 import (
-	"cmp"
 	"math"
-	"net/http"
 	"strings"
-	"time"
 
 	"google.golang.org/genai"
 
@@ -87,42 +84,6 @@ func reply(resp *genai.GenerateContentResponse) adapter.Reply {
 		if part != nil && !part.Thought {
 			out.Text += part.Text
 		}
-	}
-	return out
-}
-
-// parseError reads {"error":{"code","message","status","details":[…]}}: google.rpc.Status in JSON.
-func parseError(body []byte) adapter.Said {
-	var envelope struct {
-		Error struct {
-			Code    int
-			Message string
-			Status  string
-			Details []struct {
-				Reason     string // of an ErrorInfo
-				RetryDelay string // of a RetryInfo: seconds with an s, "37.5s"
-				Violations []struct {
-					QuotaID string // of a QuotaFailure
-				}
-			}
-		}
-	}
-	adapter.Unmarshal(body, &envelope)
-	e := envelope.Error
-	out := adapter.Said{Code: e.Status, Text: e.Message, Status: e.Code}
-	// A tier without the model reports a rate limit of zero.
-	exhausted := strings.Contains(e.Message, "limit: 0,")
-	for _, detail := range e.Details {
-		out.Code = cmp.Or(detail.Reason, out.Code) // more specific: a wrong key is an INVALID_ARGUMENT
-		if wait, err := time.ParseDuration(detail.RetryDelay); err == nil {
-			out.RetryAfter = max(out.RetryAfter, wait)
-		}
-		for _, violation := range detail.Violations {
-			exhausted = exhausted || strings.Contains(violation.QuotaID, "PerDay")
-		}
-	}
-	if e.Code == http.StatusTooManyRequests && exhausted {
-		out.Kind = providers.KindQuota
 	}
 	return out
 }

@@ -55,7 +55,7 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 		return nil, errors.New("google: " + key.Scrub(err.Error())) // the SDK prints its configuration, key included
 	}
 	return &adapter.Adapter{
-		Provider: name, Key: key, Logger: opts.Logger, Parse: parseError, Features: features,
+		Provider: name, Key: key, Logger: opts.Logger, Features: features,
 		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (out adapter.Reply, err error) {
 			// The SDK's decoding panics on wrong types (such as {"candidates":"none"}), and a server must not crash the program.
 			defer func() {

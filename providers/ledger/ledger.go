@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
@@ -102,6 +103,10 @@ func Marked(name, data string) string {
 	return fmt.Sprintf("<<<%s\n%s\n%s>>>\n\n", mark, data, mark)
 }
 
+// probe is when a limit is asked about again whose end was named without a zone: it may be hours earlier. With the
+// usual number of rate limits in a row it covers a limit of five hours.
+const probe = 30 * time.Minute
+
 // Outage returns an error if the model could not be asked, and nil if it answered, though unusably. The error is the
 // cause of ctx's end, or wraps [boulder.ErrFatal] if further calls would fail too, or is a [*boulder.TroubleError] with
 // the time to ask again.
@@ -119,7 +124,7 @@ func Outage(ctx context.Context, err error) error {
 	}
 	trouble := &boulder.TroubleError{Kind: boulder.TroubleNetwork, Err: err}
 	if failure, ok := errors.AsType[*providers.Error](err); ok {
-		trouble.RetryAfter = failure.RetryAfter
+		trouble.RetryAfter = max(failure.RetryAfter, min(failure.Guess, probe))
 		switch failure.Kind {
 		case providers.KindRateLimit:
 			trouble.Kind = boulder.TroubleRateLimit

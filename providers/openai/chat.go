@@ -2,10 +2,8 @@ package openai
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"unicode"
 
 	sdk "github.com/sashabaranov/go-openai"
@@ -57,6 +55,9 @@ func reply(sent *sdk.ChatCompletionRequest, resp *sdk.ChatCompletionResponse) ad
 		return adapter.Reply{Missing: "choices"}
 	}
 	choice := resp.Choices[0]
+	if choice.FinishReason == "error" { // an outage behind a gateway
+		return adapter.Reply{Missing: "whole text (finish_reason error)"}
+	}
 	out := adapter.Reply{Response: providers.Response{
 		Text: choice.Message.Content, Model: resp.Model, Usage: usage(resp.Usage),
 	}}
@@ -105,33 +106,4 @@ func promptCut(sent *sdk.ChatCompletionRequest, spent boulder.Usage) string {
 	}
 	return fmt.Sprintf("the server counted %d tokens in a prompt of %d letters, so it read only a part; raise its "+
 		"context length (Ollama: OLLAMA_CONTEXT_LENGTH)", spent.Input, letters)
-}
-
-// parseError reads {"error":{"message","type","code"}} (OpenAI, most others), {"error":"text","code":"text"} (xAI),
-// {"object":"error","message",…} and {"detail":…} (vLLM, FastAPI), and a list of any of them.
-func parseError(body []byte) adapter.Said {
-	var flat, nested map[string]json.RawMessage
-	adapter.Unmarshal(body, &flat)
-	fields := flat
-	if json.Unmarshal(flat["error"], &nested) == nil && nested != nil {
-		fields = nested
-	}
-	out := adapter.Said{
-		Code: word(fields["code"]), Text: cmp.Or(word(fields["message"]), word(flat["error"]), word(flat["detail"])),
-	}
-	// A numeric code is an HTTP status, and the type says more.
-	if status, err := strconv.Atoi(out.Code); err == nil {
-		out.Status, out.Code = status, ""
-	}
-	out.Code = cmp.Or(out.Code, word(fields["type"]))
-	return out
-}
-
-// word returns a string as is, null and nothing as "", and any other value as JSON.
-func word(raw json.RawMessage) string {
-	var s string
-	if len(raw) == 0 || json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
 }

@@ -50,10 +50,12 @@ func New(endpoint Endpoint, key providers.Key, opts Options) (providers.Complete
 	}
 	config := sdk.DefaultConfig(key.Reveal())
 	config.BaseURL = endpoint.BaseURL
-	config.HTTPClient = adapter.Client(opts.HTTPClient)
+	httpClient := adapter.Client(opts.HTTPClient)
+	httpClient.Transport = lenient{httpClient.Transport}
+	config.HTTPClient = httpClient
 	client := sdk.NewClientWithConfig(config)
 	return &adapter.Adapter{
-		Provider: endpoint.Name, Key: key, Logger: opts.Logger, Parse: parseError, Features: endpoint.features(),
+		Provider: endpoint.Name, Key: key, Logger: opts.Logger, Features: endpoint.features(),
 		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (adapter.Reply, error) {
 			body := endpoint.body(req, use)
 			resp, err := client.CreateChatCompletion(ctx, body)

@@ -335,3 +335,66 @@ func TestEndpointValidation(t *testing.T) {
 		}
 	}
 }
+
+// An answer that is there is read, wherever the server puts it and whatever it makes of fields that nobody needs.
+func TestAnswersAreReadWhereverTheyAre(t *testing.T) {
+	t.Parallel()
+	const told = `,"usage":{"prompt_tokens":10,"completion_tokens":2}`
+	for name, tt := range map[string]struct{ message, rest string }{
+		"parts":                   {`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"{\"a\":1}"}]}`, told},
+		"one part":                {`{"content":{"type":"text","text":"{\"a\":1}"}}`, told},
+		"strings in parts":        {`{"content":["{\"a\"",":1}"]}`, told},
+		"reasoning alone":         {`{"content":null,"reasoning_content":"{\"a\":1}"}`, told},
+		"reasoning of OpenRouter": {`{"content":"","reasoning":"{\"a\":1}"}`, told},
+		"a tool call":             {`{"content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`, told},
+		"a tool call's object":    {`{"tool_calls":[{"function":{"arguments":{"a":1}}}]}`, told},
+		"a function call":         {`{"function_call":{"name":"f","arguments":"{\"a\":1}"}}`, told},
+		"created is a fraction":   {`{"content":"{\"a\":1}"}`, `,"created":1764374400.5` + told},
+		"usage in strings":        {`{"content":"{\"a\":1}"}`, `,"usage":{"prompt_tokens":"10","completion_tokens":"2"}`},
+		"usage in fractions":      {`{"content":"{\"a\":1}"}`, `,"usage":{"prompt_tokens":10.0,"completion_tokens":2e0}`},
+		"odd fields": {
+			`{"content":"{\"a\":1}","annotations":{},"audio":1,"role":null}`, `,"id":7,"object":null,"system_fingerprint":{}` + told,
+		},
+	} {
+		body := `{"model":"m","choices":[{"index":"0","finish_reason":"stop","message":` + tt.message + `}]` + tt.rest + `}`
+		resp, err := adaptertest.At(t, open, adaptertest.JSON(body)).Complete(t.Context(), adaptertest.Ask())
+		if err != nil || resp.Text != `{"a":1}` || resp.Usage.Input != 10 || resp.Usage.Output != 2 {
+			t.Errorf("%s: %+v, %v", name, resp, err)
+		}
+	}
+	failure := adaptertest.Fails(t, adaptertest.At(t, open, adaptertest.JSON(
+		`{"choices":[{"finish_reason":"stop","message":{"content":7}}]`+told+`}`)), adaptertest.Ask())
+	if !strings.Contains(failure.Error(), "content") {
+		t.Errorf("the field is not named: %v", failure)
+	}
+}
+
+// An outage that a gateway reports as a success is a fault, which passes, and no answer of a bad model.
+func TestOutageAsSuccess(t *testing.T) {
+	t.Parallel()
+	for name, choice := range map[string]string{
+		"a reason":                           `{"finish_reason":"error","message":{"content":""}}`,
+		"a reason in the middle of the text": `{"finish_reason":"error","message":{"content":"{"}}`,
+		"nothing":                            `{"finish_reason":"stop","message":{"content":null}}`,
+		"no message":                         `{"finish_reason":"stop"}`,
+		"its own error":                      `{"finish_reason":"error","message":{"content":""},"error":{"code":502,"message":"upstream"}}`,
+	} {
+		c := adaptertest.At(t, open, adaptertest.JSON(`{"model":"m","choices":[`+choice+`]}`))
+		if failure := adaptertest.Fails(t, c, adaptertest.Ask()); failure.Kind != providers.KindNetwork || !failure.Retryable() {
+			t.Errorf("%s: %s: %v", name, failure.Kind, failure)
+		}
+	}
+}
+
+// No count can make a budget grow, or wrap around.
+func TestImpossibleUsageDoesNotCount(t *testing.T) {
+	t.Parallel()
+	for _, counts := range []string{`-5000000000`, `9223372036854775807`, `1e300`, `"-1"`, `"many"`} {
+		body := `{"model":"m","choices":[{"finish_reason":"stop","message":{"content":"{}"}}],"usage":{"prompt_tokens":` +
+			counts + `,"completion_tokens":` + counts + `,"total_tokens":` + counts + `}}`
+		resp, err := adaptertest.At(t, open, adaptertest.JSON(body)).Complete(t.Context(), adaptertest.Ask())
+		if err != nil || resp.Usage != (boulder.Usage{}) {
+			t.Errorf("%s: %+v, %v", counts, resp, err)
+		}
+	}
+}

@@ -3,14 +3,12 @@ package opencode
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
-	"time"
+	"strconv"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/retryafter"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 )
@@ -71,20 +69,13 @@ var kinds = map[string]providers.Kind{
 // Classify uses OpenCode's own name of the error if that is clear, else what the provider said. Only the body has the
 // provider's code, which distinguishes missing credit from too many requests.
 func Classify(turn *opencode.TurnError) *providers.Error {
-	var body struct {
-		Error struct {
-			Message, Type, Status string
-			Code                  any // a word, or the HTTP status again
-		}
+	header := http.Header{}
+	if turn.RetryAfter > 0 {
+		header.Set("Retry-After-Ms", strconv.FormatInt(turn.RetryAfter.Milliseconds(), 10))
 	}
-	_ = json.Unmarshal([]byte(turn.Body), &body) // other bodies are classified by their text
-	said := body.Error
-	word, _ := said.Code.(string)
-	e := providers.Classify(
-		turn.StatusCode, cmp.Or(word, said.Status, said.Type), cmp.Or(said.Message, turn.Message), nil, nil)
-	e.Kind, e.RetryAfter = cmp.Or(kinds[turn.Name], e.Kind), max(e.RetryAfter, turn.RetryAfter)
-	if e.Retryable() && e.RetryAfter == 0 {
-		e.RetryAfter = retryafter.Text(turn.Body, time.Now()) // as Codex says: "resets_in_seconds"
+	e := providers.ClassifyBody(turn.StatusCode, header, []byte(cmp.Or(turn.Body, turn.Message)), turn.Message, nil)
+	if kind := kinds[turn.Name]; kind != providers.KindAuth || e.Kind != providers.KindQuota { // spent money is no wrong key
+		e.Kind = cmp.Or(kind, e.Kind)
 	}
 	return e
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -52,8 +53,6 @@ type Adapter struct {
 	Provider string
 	Key      providers.Key
 	Logger   *slog.Logger // defaults to none
-	// Parse reads the error in a body; zero if there is none.
-	Parse func(body []byte) Said
 	// Features are looked for in refusals in this order: if the words of two overlap, the narrower one comes first.
 	Features []Feature
 	// Call makes one HTTP request with these features, and returns the SDK's error.
@@ -94,8 +93,18 @@ func (a *Adapter) attempt(
 ) (*providers.Response, *providers.Error) {
 	answer := new(recorded)
 	reply, err := a.Call(context.WithValue(ctx, answerKey{}, answer), req, use)
+	if err == nil && reply.Text == "" && reply.Usage == (boulder.Usage{}) && reply.Refused == "" && reply.Missing == "" {
+		reply.Missing = "text and no usage" // no model has worked on it: an outage, as gateways report it
+	}
 	if err != nil || reply.Missing != "" {
 		return nil, a.failed(req.Model, answer, reply.Missing, err)
+	}
+	if sane := reply.Usage.Sane(); sane != reply.Usage {
+		if a.Logger != nil {
+			a.Logger.WarnContext(ctx, "the provider reports an impossible usage, which does not count",
+				"provider", a.Provider, "model", req.Model, "usage", reply.Usage)
+		}
+		reply.Usage = sane
 	}
 	if reply.Usage.Tokens() > 0 { // the vendors report no prices
 		reply.Usage.Unpriced = 1

@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,7 +50,6 @@ func TestWhatIsARefusal(t *testing.T) {
 		calls := 0
 		a := Adapter{
 			Provider: "p",
-			Parse:    func([]byte) Said { return Said{Text: tt.text} },
 			Features: []Feature{
 				{Name: "tool", Words: []string{"tools"}, Wanted: func(*providers.Request, Features) bool { return false }},
 				{Name: "effort", Words: []string{"effort"}},
@@ -57,7 +57,9 @@ func TestWhatIsARefusal(t *testing.T) {
 			Call: func(ctx context.Context, _ *providers.Request, _ Features) (Reply, error) {
 				calls++
 				return Reply{}, errors.Join(errors.New("refused"), post(ctx, "http://host", func(*http.Request) *http.Response {
-					return &http.Response{StatusCode: tt.status, Body: http.NoBody}
+					return &http.Response{
+						StatusCode: tt.status, Body: io.NopCloser(strings.NewReader(`{"error":"` + tt.text + `"}`)),
+					}
 				}))
 			},
 		}

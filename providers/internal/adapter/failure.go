@@ -4,34 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/providers"
 )
-
-// Said is the error in a body. Absent fields are zero.
-type Said struct {
-	Code       string // the provider's own error code
-	Text       string
-	Status     int            // claimed by the body. It counts if the real status is a success.
-	RetryAfter time.Duration  // how long the body asks to wait; the longer of this and the header's counts
-	Kind       providers.Kind // set if the body says more than code and text
-}
-
-// Unmarshal reads the JSON of an error, possibly inside a list. A field of an unexpected type stays zero.
-func Unmarshal(body []byte, into any) {
-	var list []json.RawMessage
-	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
-		body = list[0]
-	}
-	_ = json.Unmarshal(body, into)
-}
 
 // failed returns the error for a call without a usable answer. err is the SDK's, nil if it accepted the answer; it is
 // kept in the chain only if it arose locally. failed reads the recorded answer instead of the SDKs' error types: those
@@ -45,15 +25,9 @@ func (a *Adapter) failed(model string, answer *recorded, missing string, err err
 		}
 		return a.attribute(model, failure)
 	}
-	said := a.Parse(answer.Body)
-	status := answer.Status
-	if status < http.StatusBadRequest && said.Status >= http.StatusBadRequest {
-		status = said.Status // an upstream's failure, or one after the headers were sent
-	}
-	success := status < http.StatusBadRequest
-	what := said.Text
+	success := answer.Status < http.StatusBadRequest
+	what := string(answer.Body)
 	switch {
-	case what != "":
 	case isHTML(answer):
 		what = "the server answered with a web page instead of JSON"
 	case success && err == nil:
@@ -61,16 +35,10 @@ func (a *Adapter) failed(model string, answer *recorded, missing string, err err
 	case success:
 		reason, _, _ := strings.Cut(err.Error(), "\n") // genai puts the whole body on the following lines
 		what = "the answer cannot be read: " + reason
-	default:
-		what = string(answer.Body)
 	}
-	failure := providers.Classify(status, said.Code, a.Key.Scrub(what), answer.Header, cause)
-	failure.RetryAfter = max(failure.RetryAfter, said.RetryAfter)
-	switch {
-	case failure.Kind == providers.KindCanceled:
-	case said.Kind != "":
-		failure.Kind = said.Kind
-	case success && isHTML(answer):
+	body := []byte(a.Key.Scrub(string(answer.Body)))
+	failure := providers.ClassifyBody(answer.Status, answer.Header, body, a.Key.Scrub(what), cause)
+	if success && isHTML(answer) && failure.Kind != providers.KindCanceled {
 		failure.Kind = providers.KindBadRequest // a wrong base URL answers like that every time
 	}
 	return a.attribute(model, failure)
