@@ -97,6 +97,8 @@ type Diff struct {
 	Hash        string       `json:"hash,omitempty"`   // of the changes not owned by other sub-tasks, before any cut
 	Tree        string       `json:"tree,omitempty"`   // of the project as the turn's gates found it
 	Commit      string       `json:"commit,omitempty"` // commit of Tree in a slot
+	// Unstored are files of the slot, with the reason, that Tree lacks or has only as they are on disk: they cannot land.
+	Unstored []string `json:"unstored,omitempty"`
 	// Commands: shell commands ran alongside other sub-tasks, so that changes not marked Own may be the session's.
 	Commands bool `json:"commands,omitempty"`
 }

@@ -3,6 +3,7 @@ package boulder
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -119,6 +120,23 @@ func (e *SetUpError) Error() string {
 }
 
 func (e *SetUpError) Unwrap() error { return ErrSlots }
+
+// UnstoredError comes with a snapshot of a slot that does not hold every file as git would. Entries are a path and the
+// reason.
+type UnstoredError struct {
+	Lacks []string // not in the snapshot at all
+	Raw   []string // there as on disk: git could not convert them
+}
+
+func (e *UnstoredError) Error() string {
+	return "git cannot store " + strings.Join(e.Files(), "; ")
+}
+
+// Files returns all entries.
+func (e *UnstoredError) Files() []string { return slices.Concat(e.Lacks, e.Raw) }
+
+// None reports whether the snapshot is complete.
+func (e *UnstoredError) None() bool { return len(e.Lacks)+len(e.Raw) == 0 }
 
 // Landed says what became of the results, once, after the end of the boulder.
 type Landed struct {

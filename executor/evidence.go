@@ -271,7 +271,7 @@ func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
 	defer cancel()
-	now, err := t.files.Snapshot(ctx)
+	now, unstored, err := t.snapshot(ctx)
 	if err != nil {
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)
 	}
@@ -292,6 +292,7 @@ func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)
 		return boulder.Diff{Unavailable: text.Short(err.Error(), 300)}, nil
 	}
+	d.Unstored = unstored
 	d.Commands, d.Tree = !alone && r.commands, now
 	return d, err
 }

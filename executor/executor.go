@@ -22,7 +22,8 @@ import (
 
 // Workspace is where sub-tasks work. Its methods may be called concurrently.
 type Workspace interface {
-	// Snapshot returns an id of the present content, or an empty one where there are no snapshots (outside git).
+	// Snapshot returns an id of the present content, or an empty one where there are no snapshots (outside git). In a slot,
+	// a [boulder.UnstoredError] may come with the id.
 	Snapshot(ctx context.Context) (string, error)
 	// Diff returns what changed between two snapshots, or says why that is unknown. own reports whether the session at
 	// hand changed a file (slash-separated, relative to the project).
@@ -172,6 +173,15 @@ func (e *Executor) slot(ctx context.Context, c boulder.SlotClaim) (place, error)
 		return place{}, fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 	}
 	return place{path: s.Dir(), files: s, env: slices.Concat(e.cfg.Env, s.Env()), slot: s}, nil
+}
+
+// snapshot returns the id of the present content, and what it lacks in a slot.
+func (p place) snapshot(ctx context.Context) (id string, unstored []string, err error) {
+	id, err = p.files.Snapshot(ctx)
+	if partly, ok := errors.AsType[*boulder.UnstoredError](err); ok {
+		return id, partly.Files(), nil
+	}
+	return id, nil, err
 }
 
 func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *turn {

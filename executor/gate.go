@@ -146,7 +146,7 @@ func (e *Executor) Verify(
 			return err
 		}
 	}
-	now, err := at.files.Snapshot(ctx)
+	now, _, err := at.snapshot(ctx)
 	if err != nil {
 		e.cfg.Logger.Warn("whether files have changed is not known", "error", err)
 	}

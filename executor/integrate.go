@@ -100,7 +100,7 @@ func (i *integration) regenerate(ctx context.Context, tree string, conflicts []s
 		}
 		message += fmt.Sprintf("\nManager-Generated: %s", file)
 	}
-	if made, err = at.slot.Snapshot(ctx); err == nil {
+	if made, _, err = at.snapshot(ctx); err == nil {
 		commit, err = i.cfg.Slots.Commit(ctx, made, tip, message, i.Line.Integrating.At)
 	}
 	return commit, made, err

@@ -33,7 +33,7 @@ func (t *turn) openSession(ctx context.Context) error {
 	if snapshot == "" {
 		looking, cancel := context.WithTimeout(ctx, workspaceTimeout)
 		defer cancel()
-		if snapshot, err = t.files.Snapshot(looking); err != nil {
+		if snapshot, _, err = t.snapshot(looking); err != nil {
 			return fmt.Errorf("look at the project before the attempt: %w", err)
 		}
 	}

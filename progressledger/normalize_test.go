@@ -85,6 +85,12 @@ func TestNormalize(t *testing.T) {
 			},
 			overruled: 1, prompt: "have to be there: a.css, b.css",
 		},
+		"files that git cannot store": {
+			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
+				e.Diff.Unstored = []string{"a.u (working-tree-encoding)", "huge (60 GB)"}
+			},
+			overruled: 1, prompt: "have git ignore them: a.u (working-tree-encoding); huge (60 GB)",
+		},
 		"no diff to be had": {
 			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
 				e.Diff = boulder.Diff{Unavailable: "not a git repository"}

@@ -40,6 +40,8 @@ func applyRules(req boulder.JudgeRequest) ruling {
 		text.Prefixed("these files of the project itself changed, in which the sub-task is not to work: its own directory is a "+
 			"copy of the project, and changes of its own have to be there: ",
 			strings.Join(slices.Concat(e.Escaped, e.Strayed), ", ")),
+		text.Prefixed("git cannot store these files, so they would not be part of the result; change them or what .gitattributes "+
+			"says of them, or have git ignore them: ", firstItems(e.Diff.Unstored, "; ")),
 		text.If(req.Scope == boulder.ScopeVeto, text.Prefixed("files outside of what the sub-task may write ("+
 			strings.Join(t.Writes, ", ")+") were changed, which have to be as they were before: ", strings.Join(e.Outside, ", "))),
 	)

@@ -9,11 +9,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/progressledger"
@@ -56,6 +58,10 @@ func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
 	if p.work, err = workspace.Open(ctx, p.dir, p.blockersFile()); err == nil {
 		p.slots = p.work.Slots()
 		p.slots.SetUp = p.setUp()
+		p.slots.OnKept = func(dir string, files []string) {
+			p.warn("%s is kept, since git cannot store what is in it: %s; take what you need, then remove it",
+				dir, text.Short(strings.Join(files, "; "), 600))
+		}
 	}
 	return err
 }

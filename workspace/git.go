@@ -32,12 +32,21 @@ func exitCode(err error) int {
 	return -1
 }
 
+// stderrOf returns what a git command that failed said.
+func stderrOf(err error) string {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return string(exit.Stderr)
+	}
+	return ""
+}
+
 // git runs commands in one directory. Nothing in the user's environment or configuration changes what they do or print.
 type git struct {
 	dir   string
 	index string // instead of the user's; empty: the user's, which is only read
 	env   []string
 
+	config  []string      // arguments that overrule settings
 	timeout time.Duration // instead of localTimeout
 }
 
@@ -136,7 +145,7 @@ func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...strin
 	timeout := cmp.Or(g.timeout, localTimeout)
 	limited, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not end within %s", timeout))
 	defer cancel()
-	cmd := exec.CommandContext(limited, "git", append(settings(), args...)...)
+	cmd := exec.CommandContext(limited, "git", slices.Concat(settings(), g.config, args)...)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = g.dir, g.environ(), in, out
 	stderr := &text.LastBytes{Limit: maxStderr}
 	cmd.Stderr = stderr

@@ -112,7 +112,8 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 	if err != nil {
 		return err
 	}
-	bare := s.project.Slots()      // without a set-up
+	bare := s.project.Slots() // without a set-up
+	bare.OnKept = s.OnKept
 	for _, name := range markers { // capture what is in no ref yet
 		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
 		if err == nil && n > 0 {
@@ -148,11 +149,37 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 	for _, name := range leftovers {
 		_ = os.RemoveAll(filepath.Join(state, name))
 	}
-	if err := os.RemoveAll(s.dirOf(boulderID)); err != nil {
+	if err := removeSlots(s.dirOf(boulderID)); err != nil {
 		return err
 	}
 	_ = os.Remove(slots) // if it is empty now
 	return nil
+}
+
+// removeSlots removes a directory of slots, except for what has files that are nowhere else.
+func removeSlots(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if strings.HasPrefix(entry.Name(), keptPrefix) || os.RemoveAll(path) == nil {
+			continue
+		}
+		// An agent or a tool, such as Go's module cache, made directories read-only.
+		_ = filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+			if info, lookErr := d.Info(); err == nil && lookErr == nil && d.IsDir() {
+				_ = os.Chmod(path, info.Mode().Perm()|0o200) // one that cannot be read was not captured, and stays
+			}
+			return nil
+		})
+		if removeErr := os.RemoveAll(path); removeErr != nil {
+			err = fmt.Errorf("%w: its results are safe; remove %s yourself, with the rights of the files' owner", removeErr, path)
+		}
+	}
+	_ = os.Remove(dir) // if it is empty now
+	return err
 }
 
 // Kept returns the ids of the boulders that have slots or refs.

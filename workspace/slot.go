@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,10 +92,7 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	// The agent may have put a link or a file in the slot's place.
 	if info, err := parent.Lstat(name); m.From == "" || err != nil || !info.IsDir() { // half made, or not at all
 		m = marker{}
-		if err := errors.Join(x.mark(m), discard(parent, name), discard(parent, name+".index")); err != nil {
-			return nil, err
-		}
-		if err := parent.Mkdir(name, 0o700); err != nil {
+		if err := errors.Join(x.mark(m), x.renew(parent)); err != nil {
 			return nil, err
 		}
 	}
@@ -106,20 +104,7 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	// If there is a newer attempt than the slot's, it worked in another slot.
 	refill := m.Owner == "" || m.Owner != c.SubTaskID || m.From != c.From || m.Attempt <= c.Since || m.Attempt < newest
 	if refill {
-		if m.Owner != "" {
-			previous := *x
-			previous.claim.SubTaskID, previous.claim.Attempt, previous.claim.From = m.Owner, m.Attempt, m.From
-			if _, _, err := previous.Capture(ctx, ""); err != nil {
-				return nil, err
-			}
-		}
-		if err := x.mark(marker{}); err != nil {
-			return nil, err
-		}
-		if err := os.RemoveAll(tempDir(x.dir)); err != nil {
-			return nil, err
-		}
-		if err := x.fill(ctx); err != nil {
+		if err := x.refill(ctx, parent, &m); err != nil {
 			return nil, err
 		}
 	}
@@ -173,6 +158,60 @@ func (s *Slot) Ignored(ctx context.Context) (names []string, err error) {
 	return slices.DeleteFunc(records(out), func(name string) bool { return slices.Contains(s.setup, name) }), err
 }
 
+// refill captures what the attempt before left in the slot, and makes it ready for the next.
+func (s *Slot) refill(ctx context.Context, parent *os.Root, m *marker) error {
+	kept := false
+	if m.Owner != "" {
+		previous := *s
+		previous.claim.SubTaskID, previous.claim.Attempt, previous.claim.From = m.Owner, m.Attempt, m.From
+		_, _, err := previous.Capture(ctx, "")
+		unstored, partly := errors.AsType[*boulder.UnstoredError](err)
+		if kept = partly && len(unstored.Lacks) > 0; kept {
+			err = previous.keepAside(parent, unstored)
+		}
+		if err != nil && (kept || !partly) {
+			return err
+		}
+	}
+	if err := errors.Join(s.mark(marker{}), os.RemoveAll(tempDir(s.dir))); err != nil {
+		return err
+	}
+	if !kept {
+		if err := s.fill(ctx); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	// The slot is away, or has something that cannot be replaced, such as files of another user.
+	m.SetUp = ""
+	if err := s.renew(parent); err != nil {
+		return err
+	}
+	return s.fill(ctx)
+}
+
+// renew makes the directory of a slot anew.
+func (s *Slot) renew(parent *os.Root) error {
+	name := filepath.Base(s.dir)
+	if err := errors.Join(discard(parent, name), discard(parent, name+".index")); err != nil {
+		return err
+	}
+	return parent.Mkdir(name, 0o700)
+}
+
+// keepAside moves a slot that has files which are nowhere else to where nothing removes it.
+func (s *Slot) keepAside(parent *os.Root, cause *boulder.UnstoredError) error {
+	aside := fmt.Sprintf("%s%d-%s-%d-%s", keptPrefix, s.claim.Slot, s.claim.SubTaskID, s.claim.Attempt,
+		strconv.FormatInt(time.Now().UnixNano(), 36))
+	err := parent.Rename(filepath.Base(s.dir), aside)
+	if err == nil && s.slots.OnKept != nil {
+		s.slots.OnKept(filepath.Join(parent.Name(), aside), cause.Lacks)
+	}
+	return err
+}
+
+// keptPrefix begins the names of what keepAside moved away.
+const keptPrefix = "kept-"
+
 func (s *Slot) mark(m marker) error {
 	data, err := json.Marshal(m)
 	if err == nil {
@@ -213,7 +252,17 @@ func (s *Slot) fill(ctx context.Context) error {
 	if err := s.dropRepositories(ctx); err != nil {
 		return err
 	}
-	if err := s.top().each(ctx, []string{"read-tree", "--reset", "-u", tree}, []string{"clean", "-ffdq"}); err != nil {
+	into := s.top()
+	_, err := into.output(ctx, "read-tree", "--reset", "-u", tree)
+	if exitCode(err) == exitFatal { // a filter fails: the files are stored as they were on disk, or the gates say so
+		if into, err = into.withoutFilters(ctx); err == nil {
+			_, err = into.output(ctx, "read-tree", "--reset", "-u", tree)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := into.output(ctx, "clean", "-ffdq"); err != nil {
 		return err
 	}
 	if err := s.repository(ctx); err != nil {
@@ -259,10 +308,16 @@ func (s *Slots) newest(ctx context.Context, c boulder.SlotClaim) (last int, comm
 	return last, commit, err
 }
 
-// Capture commits a snapshot of the slot on top of From, with a ref in the project. An empty tree: the present files.
+// Capture commits a snapshot of the slot on top of From, with a ref in the project. An empty tree: the present files; a
+// [boulder.UnstoredError] then comes with the commit.
 func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured string, err error) {
+	var incomplete error
 	if tree == "" {
-		if tree, err = s.Snapshot(ctx); err != nil {
+		tree, err = s.Snapshot(ctx)
+		if _, partly := errors.AsType[*boulder.UnstoredError](err); partly {
+			incomplete, err = err, nil
+		}
+		if err != nil {
 			return "", "", err
 		}
 	}
@@ -270,7 +325,7 @@ func (s *Slot) Capture(ctx context.Context, tree string) (commit, captured strin
 	if commit, err = s.slots.project.commit(ctx, tree, c.From, c.SubTaskID+", attempt "+attempt, time.Unix(0, 0)); err == nil {
 		_, err = s.slots.project.git.output(ctx, "update-ref", refOf(c.BoulderID, c.SubTaskID, attempt), commit)
 	}
-	return commit, tree, err
+	return commit, tree, cmp.Or(err, incomplete)
 }
 
 // Lay writes the files of a tree into the slot, but takes paths from From, which must have them.

@@ -20,6 +20,9 @@ import (
 // once for different slots.
 type Slots struct {
 	SetUp *SetUp // nil: only the files of a commit; do not change it once a slot is made
+	// OnKept is told of a directory that is kept when its slot is used again or freed, since it has files that could not be
+	// stored: paths below it, with reasons. Nothing removes it. It may be called concurrently; nil: not told.
+	OnKept func(dir string, files []string)
 
 	project *Workspace
 	pinning sync.Mutex

@@ -7,19 +7,23 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+	"time"
 )
 
 // maxFile is the largest file whose content is recorded, in bytes. Compressing an untracked data set or disk image
 // would take minutes and gigabytes at each snapshot.
 const maxFile = 64 << 20
 
+const addTimeout = 10 * time.Minute // of storing new content
+
 // Snapshot records the state of the project and returns its id, a git tree; empty outside of a git work tree. Snapshots
 // may be taken concurrently. A file that changes meanwhile is recorded as it was at some moment.
 //
 // It takes some 10 ms in a small repository, and two to three times as long as `git status` in any. New content is
-// stored in the repository, compressed; of files above 64 MiB, only size and time of change.
+// stored in the repository, compressed; of files above 64 MiB, only size and time of change. What git cannot convert is
+// stored as it is on disk. A slot stores large files too, up to 512 MiB of them; if it lacks a file, or has one as it is
+// on disk, a [boulder.UnstoredError] comes with the id.
 func (w *Workspace) Snapshot(ctx context.Context) (id string, err error) {
 	if w.reason != "" {
 		return "", nil
@@ -38,9 +42,9 @@ func (w *Workspace) Snapshot(ctx context.Context) (id string, err error) {
 		id, err = x.record(ctx)
 	}
 	if err != nil {
-		return "", fmt.Errorf("snapshot of %s: %w", w.git.dir, err)
+		err = fmt.Errorf("snapshot of %s: %w", w.git.dir, err)
 	}
-	return id, nil
+	return id, err
 }
 
 // copyIndex copies an index, if there is one, with its modification time. Git does not trust the stat data of entries
@@ -95,19 +99,21 @@ func (w *Workspace) showHidden(ctx context.Context) error {
 }
 
 // changed lists what is new, changed, deleted, or in conflict. Embedded repositories that count by their files are listed
-// by file; the others, and those without a file, end with a slash.
-func (w *Workspace) changed(ctx context.Context) (paths []string, err error) {
+// by file; the others, and those without a file, end with a slash. stuck are those whose files git cannot store.
+func (w *Workspace) changed(ctx context.Context) (paths, stuck []string, err error) {
 	empty := map[string]bool{}
 	for {
-		list, err := w.git.output(ctx,
-			append([]string{"ls-files", "-z", "--others", "--modified", "--exclude-standard", "--"}, w.scope...)...)
-		if err != nil {
-			return nil, err
+		if paths, err = w.list(ctx); err != nil {
+			return nil, nil, err
 		}
-		paths = slices.Compact(records(list)) // conflicts are listed once per side
 		entered := false
 		for _, path := range paths {
 			dir, repository := strings.CutSuffix(path, "/")
+			if !repository && w.slot { // of a file that became a repository git says only that it is gone
+				if info, err := os.Lstat(filepath.Join(w.git.dir, path)); err == nil && info.IsDir() {
+					path, repository = path+"/", true
+				}
+			}
 			if !repository || empty[path] {
 				continue
 			}
@@ -119,21 +125,39 @@ func (w *Workspace) changed(ctx context.Context) (paths []string, err error) {
 			}
 			file, err := w.fileIn(ctx, path)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			empty[path], entered = file == "", entered || file != ""
+			empty[path] = true
 			if file == "" {
 				continue
 			}
-			// Git looks into a directory with a file in the index, repository or not.
-			if _, err := w.top().feed(ctx, w.prefix+file+"\x00", "update-index", "--add", "-z", "--stdin"); err != nil {
-				return nil, err
+			// Git looks into a directory with a file in the index, repository or not. Git add then reads the file.
+			done, err := w.touch(ctx, file)
+			if err != nil {
+				return nil, nil, err
+			}
+			if entered = entered || done; !done {
+				stuck = append(stuck, path)
 			}
 		}
 		if !entered {
-			return paths, nil
+			return paths, stuck, nil
 		}
 	}
+}
+
+// touch adds a file without content to the index, and reports whether git accepts its name.
+func (w *Workspace) touch(ctx context.Context, path string) (done bool, err error) {
+	blob, err := w.git.feed(ctx, "", "hash-object", "-w", "--stdin")
+	if err != nil {
+		return false, err
+	}
+	entry := fmt.Sprintf("100644 %s\t%s\x00", strings.TrimSpace(blob), w.prefix+path)
+	if _, err = w.git.feed(ctx, entry, "update-index", "--add", "--replace", "-z", "--index-info"); err != nil {
+		return false, err
+	}
+	out, err := w.git.output(ctx, "ls-files", "--", ":(literal)"+path)
+	return out != "", err
 }
 
 // fileIn returns a file below an embedded repository, whose path ends with a slash, that nothing ignores; empty if there
@@ -174,54 +198,64 @@ func (w *Workspace) fileIn(ctx context.Context, repository string) (string, erro
 	return "", nil
 }
 
-// record updates the index with the files and writes its tree.
+// record updates the index with the files and writes its tree. In a slot, the error may be a [boulder.UnstoredError].
 func (w *Workspace) record(ctx context.Context) (string, error) {
-	paths, err := w.changed(ctx)
+	paths, stuck, err := w.changed(ctx)
 	if err != nil {
 		return "", err
 	}
 	if len(paths) == 0 {
 		return w.writeTree(ctx)
 	}
-	specs, entries := strings.Join(w.scope, "\x00")+"\x00", ""
+	r := recording{Workspace: w, excluded: map[string]bool{}}
+	r.specs.WriteString(strings.Join(w.scope, "\x00") + "\x00")
+	for _, path := range stuck {
+		r.unstored.Lacks = append(r.unstored.Lacks, path+" (a repository with a name that git does not accept)")
+	}
 	for _, path := range paths {
 		if dir, repository := strings.CutSuffix(path, "/"); repository && w.slot {
-			specs += ":(exclude,literal)" + dir + "\x00" // without a file
+			r.exclude(dir) // without a file
 			continue
 		}
 		info, err := os.Lstat(filepath.Join(w.git.dir, path))
-		if err != nil || !info.Mode().IsRegular() || info.Size() <= maxFile || w.large == keepLarge {
+		if err != nil || !info.Mode().IsRegular() || info.Size() <= maxFile {
 			continue
 		}
-		if w.large == leaveOutLarge {
-			specs += ":(exclude,literal)" + path + "\x00"
-			continue
-		}
-		// Record a few bytes that change whenever the file does. With the NUL, a diff shows a binary file.
-		content := fmt.Sprintf("\x00%d bytes, changed %d\n", info.Size(), info.ModTime().UnixNano())
-		blob, err := w.git.feed(ctx, content, "hash-object", "-w", "--stdin")
-		if err != nil {
+		if err := r.takeLarge(ctx, path, info); err != nil {
 			return "", err
 		}
-		specs += ":(exclude,literal)" + path + "\x00"
-		// Unlike other commands update-index takes paths from the top of the work tree.
-		entries += fmt.Sprintf("100644 %s\t%s\x00", strings.TrimSpace(blob), w.prefix+path)
 	}
-	add := []string{"add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"}
-	if w.sparse {
-		add = append(add, "--sparse") // also what is outside of the checked out part, but there
+	err = r.add(ctx)
+	if exitCode(err) == exitFatal {
+		if err = r.takeConverted(ctx, paths); err == nil {
+			err = r.add(ctx)
+		}
 	}
-	_, err = w.git.feed(ctx, specs, add...)
-	// Unreadable files, and embedded repositories without a commit, make git exit with 1 after adding the rest.
-	if err != nil && exitCode(err) != 1 {
+	if exitCode(err) == 1 { // unreadable files, impossible names, embedded repositories without a commit; the rest is added
+		err = r.takeRefused(ctx)
+	}
+	if err == nil && r.entries.Len() > 0 {
+		_, err = w.git.feed(ctx, r.entries.String(), "update-index", "-z", "--index-info")
+	}
+	if err != nil {
 		return "", err
 	}
-	if entries != "" {
-		if _, err := w.git.feed(ctx, entries, "update-index", "-z", "--index-info"); err != nil {
-			return "", err
-		}
+	tree, err := w.writeTree(ctx)
+	if err == nil && w.slot && !r.unstored.None() {
+		err = &r.unstored
 	}
-	return w.writeTree(ctx)
+	return tree, err
+}
+
+func (r *recording) add(ctx context.Context) error {
+	args := []string{"add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"}
+	if r.sparse {
+		args = append(args, "--sparse") // also what is outside of the checked out part, but there
+	}
+	g := r.git
+	g.timeout = addTimeout
+	_, err := g.feed(ctx, r.specs.String(), args...)
+	return err
 }
 
 // writeTree writes the tree. Git refuses unresolved conflicts: those left are outside of the project, and are dropped.

@@ -7,6 +7,7 @@
 package gitremote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,6 +192,10 @@ type slot struct {
 // it. Afterwards it returns an error that wraps [workspace.ErrMoved].
 func (s *slot) Capture(ctx context.Context, tree string) (commit, captured string, err error) {
 	commit, captured, err = s.Slot.Capture(ctx, tree)
+	var incomplete error
+	if _, partly := errors.AsType[*boulder.UnstoredError](err); partly {
+		incomplete, err = err, nil
+	}
 	for err == nil {
 		move := workspace.RefMove{Ref: ref(s.boulderID, s.name...), From: s.seen, To: commit}
 		if err = s.remote.push(ctx, move); err == nil {
@@ -209,5 +214,5 @@ func (s *slot) Capture(ctx context.Context, tree string) (commit, captured strin
 		there, err = s.remote.Clone.Remote(ctx, s.remote.URL, move.Ref)
 		s.seen = there[move.Ref]
 	}
-	return commit, captured, err
+	return commit, captured, cmp.Or(err, incomplete)
 }

@@ -21,7 +21,7 @@ func fit(e boulder.Evidence) boulder.Evidence {
 		for i := range e.Todos {
 			e.Todos[i].Content = text.Excerpt(e.Todos[i].Content, keep*100, text.Start)
 		}
-		for _, files := range []*[]string{&e.Outside, &e.Escaped, &e.Strayed} {
+		for _, files := range []*[]string{&e.Outside, &e.Escaped, &e.Strayed, &e.Diff.Unstored} {
 			*files = (*files)[:min(len(*files), keep*25)]
 		}
 		e.Gates = append([]boulder.Gate(nil), e.Gates...)

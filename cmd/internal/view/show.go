@@ -184,6 +184,7 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed ma
 			text.Clip(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), wide), o.Dim(ended))
 	}
 	report.PrintChanges(o, depth, e.Diff, claimed)
+	o.Fields(depth, "cannot be stored", strings.Join(e.Diff.Unstored, "; "))
 	o.Fields(depth, "outside of its writes", strings.Join(e.Outside, ", "), "changed in the project itself", strings.Join(e.Escaped, ", "),
 		"perhaps changed in the project itself", strings.Join(e.Strayed, ", "))
 	if open := e.OpenTodos(); len(open) > 0 {
