@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -44,5 +45,22 @@ func TestCancelLeavesNoLock(t *testing.T) {
 	}
 	if _, err := os.Stat(lock); !os.IsNotExist(err) {
 		t.Errorf("the lock is still there: %v", err)
+	}
+}
+
+// A repository of another user is refused by git. The reason names the command with which the user trusts it.
+func TestReasonNamesTheCommand(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w := &Workspace{git: git{dir: dir, env: []string{"GIT_TEST_ASSUME_DIFFERENT_OWNER=1"}}}
+	if err := w.locate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const want = "; if you trust it: git config --global --add safe.directory "
+	if !strings.Contains(w.reason, "dubious ownership") || !strings.Contains(w.reason, want) {
+		t.Errorf("the reason is %q", w.reason)
 	}
 }

@@ -83,6 +83,9 @@ func (s *Slots) Unsupported(ctx context.Context) (reason string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if reason, err = w.missingFilter(ctx); reason != "" || err != nil {
+		return reason, err
+	}
 	others, err := w.git.output(ctx, append([]string{"ls-files", "-z", "--others", "--exclude-standard", "--"}, w.scope...)...)
 	for _, path := range records(others) {
 		if dir, repository := strings.CutSuffix(path, "/"); repository {

@@ -378,6 +378,11 @@ func TestNoSlotsWhere(t *testing.T) {
 			r.write("vendor/lib/x.c", "broken")
 			repo{t, r.path("vendor/lib")}.git("init", "-q")
 		},
+		"the filter lfs is required for a and does not run (git-lfs-that-is-absent clean: not found): install it, or add it to PATH": func(r repo) {
+			r.write(".git/info/attributes", "a filter=lfs\n")
+			r.git("config", "filter.lfs.clean", "echo 'git-lfs-that-is-absent clean: not found' >&2; exit 127")
+			r.git("config", "filter.lfs.required", "true")
+		},
 		"it has submodules": func(r repo) {
 			r.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", newRepo(r, "s", "s").dir, "sub")
 		},

@@ -147,3 +147,35 @@ func (g git) withoutFilters(ctx context.Context) (git, error) {
 	}
 	return g, err
 }
+
+// missingFilter says which required filter of the project's files cannot run, such as git-lfs in the short PATH of a
+// background server. Git could not write these files into a slot.
+func (w *Workspace) missingFilter(ctx context.Context) (reason string, err error) {
+	required, err := w.git.query(ctx, "config", "--type=bool", "--get-regexp", `^filter\..*\.required$`)
+	if err != nil || !strings.Contains(required+"\n", " true\n") {
+		return "", err
+	}
+	files, err := w.top().output(ctx, "ls-files", "-z")
+	if err != nil || files == "" {
+		return "", err
+	}
+	out, err := w.top().feed(ctx, files, "check-attr", "-z", "--stdin", "filter")
+	if err != nil {
+		return "", err
+	}
+	tried := map[string]bool{}
+	for about := range slices.Chunk(records(out), 3) { // path, attribute, value
+		if len(about) != 3 || tried[about[2]] || !strings.Contains(required+"\n", "filter."+about[2]+".required true\n") {
+			continue
+		}
+		tried[about[2]] = true
+		if _, err := w.top().feed(ctx, "", "hash-object", "--stdin", "--path="+about[0]); exitCode(err) == exitFatal {
+			said, _, _ := strings.Cut(strings.TrimSpace(stderrOf(err)), "\n")
+			return fmt.Sprintf("the filter %s is required for %s and does not run (%s): install it, or add it to PATH",
+				about[2], about[0], said), nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}

@@ -87,6 +87,12 @@ func (w *Workspace) locate(ctx context.Context) error {
 	case failed && strings.HasPrefix(out, "false\n"):
 		w.reason = "not a git work tree, but the inside of a repository"
 		return nil
+	case failed && strings.Contains(string(exit.Stderr), "git config --global --add safe.directory"):
+		said, command, _ := strings.Cut(strings.TrimPrefix(string(exit.Stderr), "fatal: "), "\n")
+		_, command, _ = strings.Cut(command, "\tgit config")
+		command, _, _ = strings.Cut(command, "\n")
+		w.reason = fmt.Sprintf("%s; if you trust it: git config%s", said, command)
+		return nil
 	case failed && exit.ExitCode() == exitFatal: // git's first line, without its advice
 		line, _, _ := strings.Cut(string(exit.Stderr), "\n")
 		line, _, _ = strings.Cut(strings.TrimPrefix(line, "fatal: "), " (")
