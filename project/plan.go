@@ -31,6 +31,7 @@ func (p *Project) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	if err != nil {
 		return nil, usage, cmp.Or(context.Cause(ctx), fmt.Errorf("plan: %w", err))
 	}
+	p.WarnOfPlan(plan)
 	return plan, usage, nil
 }
 
@@ -45,7 +46,7 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 
 // ParsePlan is [Project.ReadPlan] for a plan that is in memory; name stands for it in messages.
 func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
-	plan, err := taskledger.Parse(name, data)
+	plan, warnings, err := taskledger.ParseWarn(name, data)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +67,22 @@ func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
 	if kinds := p.secrets.Kinds(string(written)); len(kinds) > 0 {
 		p.warnOfSecret("The plan "+name, kinds)
 	}
+	p.warnOfCommands(warnings)
 	clean := secret.Each(*plan, p.secrets)
 	return &clean, nil
 }
+
+func (p *Project) warnOfCommands(warnings []yamlfile.Problem) {
+	for _, w := range warnings {
+		p.warn("%s", p.secrets.Text(w.String()))
+	}
+}
+
+// WarnOfPlan warns of the gates of a plan that comes from no file. Reading one warns already.
+func (p *Project) WarnOfPlan(plan *boulder.Plan) { p.warnOfCommands(taskledger.Warnings(plan)) }
+
+// WarnOfConfig warns of configured commands that prove nothing, or run otherwise than they look in the file.
+func (p *Project) WarnOfConfig() { p.warnOfCommands(p.cfg.Warnings) }
 
 // schemaFile lies next to the project's plan file, whose first line names it for completion and checks in editors.
 const schemaFile = "plan.schema.json"

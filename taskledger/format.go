@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -12,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
@@ -176,17 +179,24 @@ func ReadFile(path string) (*boulder.Plan, error) {
 // list; any scalar for a text, as written (`id: 007` is "007", the gate `true` is "true"); no value for an absent key.
 // The package comment has the defaults; also, the version is 1, and the task is the goal or else the subjects.
 func Parse(name string, data []byte) (*boulder.Plan, error) {
+	plan, _, err := ParseWarn(name, data)
+	return plan, err
+}
+
+// ParseWarn is [Parse], and also returns warnings about commands that run otherwise than they look in the file, and about
+// gates that prove nothing.
+func ParseWarn(name string, data []byte) (*boulder.Plan, []Problem, error) {
 	plan := &boulder.Plan{}
 	file, err := yamlfile.Decode(name, data, plan)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if file.Empty() {
-		return nil, file.Just("", "the file is empty", "write a plan, or make one with `manager plan \"TASK\"`")
+		return nil, nil, file.Just("", "the file is empty", "write a plan, or make one with `manager plan \"TASK\"`")
 	}
 	fill(plan)
 	if plan.Version != boulder.PlanVersion { // nothing else can be checked then
-		return nil, file.Just("version",
+		return nil, nil, file.Just("version",
 			fmt.Sprintf("this plan has version %d, this manager reads version %d", plan.Version, boulder.PlanVersion),
 			"install a newer manager, or plan again with this one")
 	}
@@ -204,9 +214,46 @@ func Parse(name string, data []byte) (*boulder.Plan, error) {
 		wrongSeal("created_at", "the seal has no created_at")
 	}
 	if err := file.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return plan, nil
+	for path, line := range commandsOf(plan) {
+		file.Command(path, line)
+	}
+	return plan, file.Warnings(), nil
+}
+
+// Warnings returns the warnings about the gates of a plan that is in no file.
+func Warnings(plan *boulder.Plan) (all []Problem) {
+	for path, line := range commandsOf(plan) {
+		for _, doubt := range command.Doubts(line) {
+			all = append(all, Problem{File: path, What: doubt.What, Do: doubt.Do})
+		}
+	}
+	return all
+}
+
+// commandsOf returns the gates of a plan with their paths in a file.
+func commandsOf(p *boulder.Plan) iter.Seq2[string, string] {
+	return func(yield func(path, line string) bool) {
+		lists := func(in string, of map[string][]string) bool {
+			for _, key := range slices.Sorted(maps.Keys(of)) {
+				for i, line := range of[key] {
+					if !yield(fmt.Sprintf("%s%s[%d]", in, key, i), line) {
+						return false
+					}
+				}
+			}
+			return true
+		}
+		if !lists("", map[string][]string{"integration_gates": p.IntegrationGates}) {
+			return
+		}
+		for i, s := range p.SubTasks {
+			if !lists(fmt.Sprintf("sub_tasks[%d].", i), map[string][]string{"gates": s.Gates, "no_worse": s.NoWorse}) {
+				return
+			}
+		}
+	}
 }
 
 var origins = []boulder.Origin{

@@ -89,6 +89,34 @@ func TestTagsAreRefusedAnywhere(t *testing.T) {
 	}
 }
 
+// TestCommandsThatYAMLOrTheShellWeaken: each is told with its line; what is quoted, or can be red, is not.
+func TestCommandsThatYAMLOrTheShellWeaken(t *testing.T) {
+	t.Parallel()
+	const head = "task: t\nintegration_gates: [make || true]\nsub_tasks:\n  - description: d\n    gates:\n"
+	for gate, want := range map[string]string{
+		"echo a #b && exit 1":             "p:6:9: `#b && exit 1` is a comment to YAML, and no part of the command: if it is meant, write the command between quotes: 'echo a #b && exit 1'",
+		"'echo a #b && exit 1'":           "",
+		"\"go test\" # the tests":         "",
+		"go test # the tests":             "p:6:9: `# the tests` is a comment",
+		"npm test 2>&1 | tail -5":         "p:6:9: the gate `npm test 2>&1 | tail -5` cannot be red",
+		"npx vitest":                      "p:6:9: `npx vitest` may watch files and never end: write vitest run",
+		"go test ./...":                   "",
+		"|\n        go vet\n        true": "p:6:9: the gate",
+	} {
+		_, warnings, err := taskledger.ParseWarn("p", []byte(head+"      - "+gate+"\n"))
+		if err != nil || len(warnings) == 0 || !strings.HasPrefix(warnings[0].String(), "p:2:21: the gate `make || true` cannot be red") {
+			t.Fatalf("%s: %v, %v", gate, warnings, err)
+		}
+		got := ""
+		for _, w := range warnings[1:] {
+			got += w.String() + "\n"
+		}
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s", gate, got)
+		}
+	}
+}
+
 // TestIDsThatArePaths: ids become directory names, so anything that is no plain name is refused with its line.
 func TestIDsThatArePaths(t *testing.T) {
 	t.Parallel()
@@ -193,7 +221,7 @@ func TestParseHostileFiles(t *testing.T) {
 		"braces":     {strings.Repeat("{a: ", 50_000), "max depth of 32"},
 		"colons":     {strings.Repeat("a: ", 50_000), "not YAML"},
 		"staircase":  {stairs.String(), "max depth of 32"},
-		"bomb":       {"constraints: &a [x]\n" + bomb, "anchors and aliases"},
+		"bomb":       {"constraints: &a [x]\n" + bomb, "an anchor or an alias"},
 		"keys":       {keys.String(), "no key \"k19\""},
 		"quotes":     {"task: " + strings.Repeat("'' ", 80_000), "not YAML"},
 		"dash lines": {strings.Repeat("-\n", n), "not a list"},

@@ -205,5 +205,6 @@ func (d *decoder) scalar(path string, n *yaml.Node, to reflect.Value, option str
 		d.wrong(path, n, "contains a NUL character", "remove it; no command and no prompt can hold one")
 	default:
 		to.Set(reflect.ValueOf(value).Convert(to.Type()))
+		d.file.noteAltered(path, n)
 	}
 }

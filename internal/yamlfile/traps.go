@@ -1,9 +1,13 @@
 package yamlfile
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/bouldermgr/manager/internal/command"
 )
 
 // refuse reports every tag, anchor and alias below a node, also of keys and of values that are not read. YAML drops them
@@ -20,7 +24,11 @@ func (f *File) refuse(n *yaml.Node, data []byte) {
 	if what != "" {
 		f.refused[n] = true
 		do := "remove it; a text that begins with " + mark + " goes between quotes"
-		if meant := sourceOf(n, data); meant != "" {
+		meant := ""
+		if len(f.problems) < maxProblems { // it searches the file
+			meant = sourceOf(n, data)
+		}
+		if meant != "" {
 			do = "a text that begins with " + mark + " goes between quotes, as in " + quote(meant)
 		}
 		f.add(spotOf(n), what, do)
@@ -49,3 +57,36 @@ func sourceOf(n *yaml.Node, data []byte) string {
 
 // quote writes a text as YAML in single quotes.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// noteAltered remembers that a plain text loses what stands after " #": it is a comment to YAML.
+func (f *File) noteAltered(path string, n *yaml.Node) {
+	if n.Style == 0 && n.LineComment != "" {
+		f.altered[path] = Problem{f.name, n.Line, n.Column, "`" + n.LineComment + "` is a comment to YAML, and no part of the command",
+			"if it is meant, write the command between quotes: " + quote(n.Value+" "+n.LineComment)}
+	}
+}
+
+// Command warns of a command at a path: of what YAML took from it, and of what makes it a weak gate.
+func (f *File) Command(path, line string) {
+	at := f.nearest(path)
+	if altered, is := f.altered[path]; is {
+		f.warnings = append(f.warnings, altered)
+	}
+	if strings.HasPrefix(line, "-") {
+		f.warnings = append(f.warnings, Problem{f.name, at.line, at.column, "no program has a name that begins with -",
+			"brackets make a list in YAML: write the command between quotes, as in '[ " + line + " ]'"})
+	}
+	for _, doubt := range command.Doubts(line) {
+		f.warnings = append(f.warnings, Problem{f.name, at.line, at.column, doubt.What, doubt.Do})
+	}
+}
+
+// Warnings returns what [File.Command] found, in the order of the file.
+func (f *File) Warnings() []Problem {
+	slices.SortStableFunc(f.warnings, byPlace)
+	return f.warnings
+}
+
+func byPlace(a, b Problem) int {
+	return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+}

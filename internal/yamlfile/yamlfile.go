@@ -8,7 +8,6 @@ package yamlfile
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,6 +84,8 @@ type File struct {
 	spots    map[string]spot // by path, as sub_tasks[0].gates[1]; "" is the root
 	unread   map[spot]bool   // problems there are consequences of a failed read
 	refused  map[*yaml.Node]bool
+	altered  map[string]Problem // by path: texts that YAML read otherwise than they stand in the file
+	warnings []Problem
 }
 
 func (f *File) add(at spot, what, do string) {
@@ -129,9 +130,7 @@ func (f *File) Err() error {
 	if len(f.problems) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(f.problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
+	slices.SortStableFunc(f.problems, byPlace)
 	shown := min(len(f.problems), maxProblems)
 	return &Error{Problems: f.problems[:shown:shown], More: len(f.problems) - shown}
 }
@@ -163,7 +162,7 @@ func Read(path string) ([]byte, error) {
 // Decode reads data into a pointer to a struct with yaml or json tags. Absent values stay unchanged. It fails if
 // data is larger than [MaxSize], not YAML, or two documents; [File.Err] has other problems. name is used in messages.
 func Decode(name string, data []byte, to any) (*File, error) {
-	f := &File{name: name, spots: map[string]spot{}, unread: map[spot]bool{}, refused: map[*yaml.Node]bool{}}
+	f := &File{name: name, spots: map[string]spot{}, unread: map[spot]bool{}, refused: map[*yaml.Node]bool{}, altered: map[string]Problem{}}
 	root, err := f.parse(data)
 	if err != nil {
 		return nil, err

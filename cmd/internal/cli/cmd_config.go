@@ -97,6 +97,9 @@ Exit codes: 0 both can be used · 2 something is wrong.`,
 					r.Plan, r.SubTasks = a.pretty(path), len(plan.SubTasks)
 				}
 			}
+			if a.openErr == nil {
+				a.WarnOfConfig()
+			}
 			err := errors.Join(a.openErr, planErr)
 			r.OK = err == nil
 			for _, e := range []error{a.openErr, planErr} {

@@ -280,6 +280,7 @@ type approver struct {
 func (p *approver) setApproval(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
+		p.WarnOfPlan(plan)
 		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
 	}
 }

@@ -169,6 +169,7 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 
 // warnOfMissing warns of commands that cannot run in the project as it is now. The run may change that.
 func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
+	a.WarnOfConfig()
 	warned := map[string]bool{}
 	look := func(line, whose string) {
 		if missing := a.Missing(ctx, line); missing != "" && !warned[missing] {

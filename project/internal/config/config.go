@@ -73,6 +73,9 @@ type Config struct {
 	// Endpoints are additional OpenAI-compatible servers for the ledgers.
 	Endpoints []openai.Endpoint `yaml:"endpoints"`
 
+	// Warnings are about commands that prove nothing, or run otherwise than they look in the file.
+	Warnings []yamlfile.Problem `yaml:"-"`
+
 	origins map[string]string // FILE:LINE of every value that a file sets, by path of keys
 }
 
@@ -151,6 +154,7 @@ func (c *Config) read(name string, data []byte) error {
 		c.origins[path] = file.Place(path)
 	}
 	c.check(file)
+	c.Warnings = append(c.Warnings, file.Warnings()...)
 	return file.Err()
 }
 
@@ -186,6 +190,9 @@ func (c *Config) check(file *yamlfile.File) {
 		for i, line := range lines {
 			if file.Has(key) { // else it comes from an earlier file, and was checked there
 				checkCommand(file, key, i, line)
+				if file.Has(fmt.Sprintf("%s[%d]", key, i)) || i == 0 {
+					file.Command(fmt.Sprintf("%s[%d]", key, i), line)
+				}
 			}
 		}
 	}
