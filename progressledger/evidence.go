@@ -26,14 +26,14 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		nudges = append(nudges, fmt.Sprintf("rule %s: %s", n.Rule, strings.Join(strings.Fields(n.Prompt), " ")))
 	}
 	for _, todo := range e.Todos {
-		todos = append(todos, todo.Status+": "+todo.Content)
+		todos = append(todos, todo.Status+": "+oneLine(todo.Content))
 	}
 	ending := "by itself"
 	if why := unfinished(e); why != "" {
 		ending = why + text.If(e.Ended.Rule != "", fmt.Sprintf(" (rule %s)", e.Ended.Rule)) +
 			". By itself that is no completion: what was announced for later has not happened."
 	}
-	analysed := ledger.Bullets(e.Errors())
+	analysed := ledger.Bullets(oneLines(e.Errors()))
 	if e.NoServer && len(e.Diagnostics) == 0 {
 		analysed = "not known: no language server ran"
 	}
@@ -50,14 +50,14 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 			analysed, text.Start},
 		{"The promise of the agent that everything is done",
 			text.If(t.DoneNeeds(boulder.DonePromise), promise), text.Start},
-		{"Choices that the agent made itself, and reported", ledger.Bullets(choices(t)), text.End},
+		{"Choices that the agent made itself, and reported", ledger.Bullets(oneLines(choices(t))), text.End},
 		{"Todo list of the agent", ledger.Bullets(todos), text.Start},
 		{"Changed files since the attempt began", changedFiles(e.Diff), text.Start},
-		{"Of these, outside of what the sub-task was to write", ledger.Bullets(e.Outside), text.Start},
-		{"Patch", e.Diff.Patch, text.Start},
+		{"Of these, outside of what the sub-task was to write", ledger.Bullets(oneLines(e.Outside)), text.Start},
+		{"Patch", quoted(e.Diff.Patch), text.Start},
 		{fmt.Sprintf("Tool calls: the last %d of %d, oldest first", len(e.ToolCalls), max(e.ToolCount, len(e.ToolCalls))),
 			toolCalls(e.ToolCalls), text.End},
-		{"Last message of the agent: claims, not evidence", cmp.Or(strings.TrimSpace(e.FinalMessage), "none"), text.Ends},
+		{"Last message of the agent: claims, not evidence", cmp.Or(quoted(e.FinalMessage), "none"), text.Ends},
 	}
 	var lengths []int
 	for i := range parts {
@@ -71,6 +71,26 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		b.WriteString(ledger.Headed(p.heading, text.Excerpt(p.body, level, p.keep)))
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// quoted marks every line of what tools, commands and agents wrote, so that none can pass for a heading or a result of the
+// manager, wherever the text is cut.
+func quoted(s string) string {
+	s = strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n"))
+	if s == "" {
+		return ""
+	}
+	return "> " + strings.ReplaceAll(s, "\n", "\n> ")
+}
+
+// oneLine keeps names and short texts within their line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func oneLines(items []string) (lines []string) {
+	for _, item := range items {
+		lines = append(lines, oneLine(item))
+	}
+	return lines
 }
 
 // choices returns the soft blockers without an answer of the user; answers are among the notes.
@@ -98,8 +118,8 @@ func gates(t boulder.SubTask, all []boulder.Gate) string {
 		default:
 			state = "FAILED"
 		}
-		fmt.Fprintf(&results, "- %s: %s (%s, took %s)\n", state, g.Command, end, g.Duration.Round(time.Millisecond))
-		output := fmt.Sprintf("\nEnd of the output of: %s\n%s\n", g.Command, strings.TrimSpace(g.Output))
+		fmt.Fprintf(&results, "- %s: %s (%s, took %s)\n", state, oneLine(g.Command), end, g.Duration.Round(time.Millisecond))
+		output := fmt.Sprintf("\nEnd of the output of: %s\n%s\n", oneLine(g.Command), quoted(g.Output))
 		switch {
 		case strings.TrimSpace(g.Output) == "":
 		case g.Holds():
@@ -124,7 +144,7 @@ func changedFiles(d boulder.Diff) string {
 		if f.Added < 0 {
 			lines = "binary"
 		}
-		fmt.Fprintf(&b, "- %s (%s)%s\n", f.Path, lines,
+		fmt.Fprintf(&b, "- %s (%s)%s\n", oneLine(f.Path), lines,
 			text.If(!f.Own, ", perhaps by another sub-task that ran at the same time"))
 	}
 	return b.String()
@@ -133,9 +153,9 @@ func changedFiles(d boulder.Diff) string {
 func toolCalls(calls []boulder.ToolCall) string {
 	var b strings.Builder
 	for _, c := range calls {
-		fmt.Fprintf(&b, "- %s (%s) %s\n", c.Tool, c.Status, c.Input)
+		fmt.Fprintf(&b, "- %s (%s) %s\n", oneLine(c.Tool), c.Status, oneLine(c.Input))
 		if output := strings.TrimSpace(c.Output); output != "" {
-			fmt.Fprintf(&b, "  gave: %s\n", strings.ReplaceAll(output, "\n", "\n  "))
+			fmt.Fprintf(&b, "  gave:\n%s\n", quoted(output))
 		}
 	}
 	return b.String()
