@@ -99,6 +99,16 @@ type Trial struct {
 	Gates     []string  // of every combined tree
 }
 
+// Commands returns what is tried, each command once.
+func (t *Trial) Commands() (all []string) {
+	for i := range t.SubTasks {
+		addTo(&all, t.SubTasks[i].AllGates()...)
+		addTo(&all, t.SubTasks[i].Lint...)
+	}
+	addTo(&all, t.Gates...)
+	return all
+}
+
 // SlotClaim says which attempt uses a slot, and on what basis.
 type SlotClaim struct {
 	BoulderID string

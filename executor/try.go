@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -13,71 +12,127 @@ import (
 
 const namedMissing = 20 // missing files in a message
 
-// Try implements orchestrator.Trier. It uses the slot of the first sub-task, so that it is warm when that starts.
+// trial tries the gates of an isolated boulder.
+type trial struct {
+	*Executor
+	boulder.Trial
+	at     place // the slot
+	gates  []boulder.TreeGate
+	failed string // why slots do not do; empty: they do
+	// A copy of the project to compare with, made for the first red gate.
+	like        place
+	remove      func() error
+	notCompared string // why there is no such copy
+}
+
+// Try implements orchestrator.Trier. It uses the slot of the first sub-task, so that it is warm when that starts. It
+// runs nothing in the project, where commands leave files behind.
 func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error {
-	report, auto := e.reporting(report), what.Isolation == boulder.IsolationAuto
-	var commands []string
-	gates, failed := []boulder.TreeGate{}, ""
-	for i := range what.SubTasks {
-		t := &what.SubTasks[i]
-		commands = slices.Concat(commands, t.AllGates(), t.Lint)
-		if auto && boulder.ReservedID(t.ID) {
-			failed = fmt.Sprintf("no sub-task in a slot can be called %q", t.ID)
-		}
-	}
-	commands = append(commands, what.Gates...)
-	at, err := e.slot(ctx, boulder.SlotClaim{BoulderID: what.BoulderID, Slot: 1, Base: what.Base, From: what.Base})
-	if err != nil {
+	t := &trial{Executor: e, Trial: what, gates: []boulder.TreeGate{}}
+	defer t.end()
+	claim := boulder.SlotClaim{BoulderID: what.BoulderID, Slot: 1, Base: what.Base, From: what.Base}
+	var err error
+	if t.at, err = e.slot(ctx, claim); err != nil {
 		return err
 	}
 	tree, err := e.cfg.Slots.Tree(ctx, what.Base)
 	if err != nil {
 		return err
 	}
-	for i, line := range commands {
-		if failed != "" || slices.Contains(commands[:i], line) {
-			continue
-		}
-		g := RunGate(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		gates = append(gates, boulder.TreeGate{Command: line, Tree: tree, Passed: g.Green()})
-		if g.Green() {
-			continue
-		}
-		in := e.project()
-		here := RunGate(ctx, in.path, in.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if here.Green() {
-			failed = fmt.Sprintf("the gate `%s` is red in a slot (%s), and green in the project", line, g.End()) +
-				text.If(!auto, ":\n"+g.Output)
+	for i := range what.SubTasks {
+		if id := what.SubTasks[i].ID; what.Isolation == boulder.IsolationAuto && boulder.ReservedID(id) {
+			t.failed = fmt.Sprintf("no sub-task in a slot can be called %q", id)
 		}
 	}
-	if failed == "" && (len(gates) > 0 || !auto) {
-		return report(boulder.Isolated{Reason: text.Plural(len(gates), "gate") + " tried there", Gates: gates})
+	for _, line := range what.Commands() {
+		if t.failed != "" {
+			break
+		}
+		g, err := t.run(ctx, t.at, line)
+		if err == nil && !g.Green() {
+			err = t.compare(ctx, claim, g)
+		}
+		if err != nil {
+			return err
+		}
+		t.gates = append(t.gates, boulder.TreeGate{Command: line, Tree: tree, Passed: g.Green()})
 	}
-	missing, err := at.slot.Missing(ctx)
+	outcome, err := t.outcome(ctx)
+	if err == nil && outcome.InPlace {
+		err = e.cfg.Slots.Free(ctx, what.BoulderID, what.Base, true, func(string) bool { return true })
+	}
 	if err != nil {
 		return err
 	}
+	return e.reporting(report)(outcome)
+}
+
+func (t *trial) run(ctx context.Context, at place, line string) (boulder.Gate, error) {
+	g := RunGate(ctx, at.path, at.env, line, t.cfg.GateTimeout, t.cfg.Redact.Text)
+	if ctx.Err() != nil {
+		return g, context.Cause(ctx)
+	}
+	return g, nil
+}
+
+// compare looks whether a gate that is red in the slot is green with all that the project has.
+func (t *trial) compare(ctx context.Context, claim boulder.SlotClaim, red boulder.Gate) error {
+	if t.like.path == "" && t.notCompared == "" {
+		like, remove, why, err := t.cfg.Slots.LikeProject(ctx, claim)
+		if err != nil {
+			return err
+		}
+		if t.remove, t.notCompared = remove, why; why == "" {
+			t.like = place{path: like.Dir(), files: like, env: t.cfg.Env, slot: like}
+		}
+	}
+	if t.notCompared != "" {
+		return nil
+	}
+	there, err := t.run(ctx, t.like, red.Command)
+	if err == nil && there.Green() {
+		t.failed = fmt.Sprintf("the gate `%s` is red in a slot (%s), and green in the project", red.Command, red.End()) +
+			text.If(t.Isolation != boulder.IsolationAuto, ":\n"+red.Output)
+	}
+	return err
+}
+
+// outcome says where the sub-tasks work, or returns an error if they have to work in slots and cannot.
+func (t *trial) outcome(ctx context.Context) (boulder.Isolated, error) {
+	auto := t.Isolation == boulder.IsolationAuto
+	tried := text.Plural(len(t.gates), "gate") + " tried there"
+	unsure := auto && (len(t.gates) == 0 || t.notCompared != "")
+	if t.failed == "" && t.notCompared == "" && !unsure {
+		return boulder.Isolated{Reason: tried, Gates: t.gates}, nil
+	}
+	missing, err := t.at.slot.Missing(ctx)
+	if err != nil {
+		return boulder.Isolated{}, err
+	}
 	files := strings.Join(missing[:min(len(missing), namedMissing)], ", ") + text.Prefixed(" and ", text.Some(len(missing)-namedMissing, "more"))
+	only := text.Prefixed("; ignored files that only the project has: ", files)
 	switch {
-	case !auto:
-		return fmt.Errorf("%w: %s%s\nHave them copied (slots.copy in the configuration, or .worktreeinclude) or made (slots.setup), or run it"+
-			" with --in-place; see docs/isolation.md", boulder.ErrSlots, failed,
-			text.Prefixed("\nIgnored files that only the project has: ", files))
-	case failed == "" && files == "":
-		return report(boulder.Isolated{Reason: "they have all that the project has", Gates: gates})
+	case t.failed != "" && !auto:
+		return boulder.Isolated{}, fmt.Errorf("%w: %s%s\nHave them copied (slots.copy in the configuration, or .worktreeinclude) or made (slots.setup), or run it"+
+			" with --in-place; see docs/isolation.md", boulder.ErrSlots, t.failed, text.Prefixed("\nIgnored files that only the project has: ", files))
+	case t.failed == "" && !auto:
+		return boulder.Isolated{Reason: tried + "; red ones were not compared with the project: " + t.notCompared + only, Gates: t.gates}, nil
+	case t.failed == "" && files == "":
+		return boulder.Isolated{Reason: cmp.Or(text.If(len(t.gates) > 0, tried), "they have all that the project has"), Gates: t.gates}, nil
 	}
-	failed = cmp.Or(failed, "no gate tells whether a slot has what they need")
-	if err := e.cfg.Slots.Free(ctx, what.BoulderID, what.Base, true, func(string) bool { return true }); err != nil {
-		return err
+	reason := cmp.Or(t.failed, text.Prefixed("gates are red in a slot, which is not compared with the project: ", t.notCompared),
+		"no gate tells whether a slot has what they need")
+	return boulder.Isolated{
+		InPlace: true, Reason: reason + only +
+			" (they share your files: a gate, slots.copy in the configuration or --isolate keeps them apart)", Gates: t.gates,
+	}, nil
+}
+
+func (t *trial) end() {
+	if t.remove == nil {
+		return
 	}
-	return report(boulder.Isolated{
-		InPlace: true, Reason: failed + text.Prefixed("; ignored files that only the project has: ", files) +
-			" (they share your files: a gate, slots.copy in the configuration or --isolate keeps them apart)", Gates: gates,
-	})
+	if err := t.remove(); err != nil {
+		t.cfg.Logger.Warn("a copy of the project was not removed", "error", err)
+	}
 }

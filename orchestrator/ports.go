@@ -72,9 +72,9 @@ type Integrator interface {
 
 // Trier is an [Integrator] that tries the gates in a slot before the first sub-task starts.
 type Trier interface {
-	// Try runs each gate in a slot at the base, and a red one in the project as well. Then it reports [boulder.Isolated]:
-	// the sub-tasks work in slots, or, with [boulder.IsolationAuto] and a gate that is green only in the project, in
-	// place. With any other isolation, such a gate is an error that wraps [boulder.ErrSlots]. It may be called again after
+	// Try runs each gate in a slot at the base, and a red one in a copy with the project's ignored files as well, but
+	// nothing in the project. Then it reports [boulder.Isolated]: the sub-tasks work in slots, or, with
+	// [boulder.IsolationAuto] and a gate that is green only with those files, in place. With any other isolation, such a gate is an error that wraps [boulder.ErrSlots]. It may be called again after
 	// a crash at any point. Otherwise the contract is that of [Verifier].
 	Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error
 }

@@ -29,6 +29,15 @@ func (s Slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot,
 	return slot, nil
 }
 
+// LikeProject implements executor.Slots.
+func (s Slots) LikeProject(ctx context.Context, c boulder.SlotClaim) (executor.Slot, func() error, string, error) {
+	like, remove, why, err := s.Slots.LikeProject(ctx, c)
+	if err != nil || why != "" {
+		return nil, nil, why, err
+	}
+	return like, remove, "", nil
+}
+
 func (p *Project) setUp() *workspace.SetUp {
 	c := p.cfg.Slots
 	run := func(ctx context.Context, dir string, env []string, line string) boulder.Gate {
