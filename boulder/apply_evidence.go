@@ -7,13 +7,45 @@ import (
 	"strings"
 )
 
-// giveBaseline copies the best known runs of no_worse commands: failures that others introduced do not lower the bar.
+// giveBaseline copies the best known runs of the sub-task's commands before it begins: of those that may stay red, failures
+// that others introduced do not lower the bar. A gate was green before if it is green for a completed sub-task.
 func (s *State) giveBaseline(t *SubTask) {
-	for _, command := range slices.Concat(t.NoWorse, t.Lint) {
-		if g := GateOf(s.Boulder.Baseline, command); g != nil {
-			addGate(&t.Baseline, *g)
+	for _, other := range s.SubTasks {
+		for _, g := range other.GateRuns {
+			if other.Status == SubTaskCompleted && g.Green() && slices.Contains(t.Gates, g.Command) {
+				t.AddBaseline(s.Boulder.Checks, g)
+			}
 		}
 	}
+	for _, command := range slices.Concat(t.Gates, t.NoWorse, t.Lint) {
+		if g := GateOf(s.Boulder.Baseline, command); g != nil {
+			t.AddBaseline(s.Boulder.Checks, *g)
+		}
+	}
+}
+
+// AddBaseline adds runs from before the sub-task began, unless there is one of the command. By default criteria, a red
+// command with which nothing can be compared decides nothing; one that was stopped for its time is no gate at all.
+func (t *SubTask) AddBaseline(c Checks, gates ...Gate) {
+	for _, g := range gates {
+		if byDefault := t.DoneDefault && t.MayStayRed(g.Command) && slices.Contains(slices.Concat(c.Tests, c.Lint), g.Command); byDefault {
+			switch {
+			case g.TimedOut:
+				t.NoWorse = without(t.NoWorse, []string{g.Command})
+				addGate(&t.NoGates, g)
+			case !g.Green() && (!g.Ordinary() || len(g.Failing) == 0):
+				g.NoWorse = "red before the work began, in a way that nothing can be compared with"
+			}
+		}
+		addGate(&t.Baseline, g)
+	}
+}
+
+// GreenBefore reports whether a command is known to have been green before the sub-task began: that it is green now
+// proves nothing about the work.
+func (t *SubTask) GreenBefore(command string) bool {
+	g := GateOf(t.Baseline, command)
+	return g != nil && g.Green()
 }
 
 func addGate(list *[]Gate, g Gate) {
@@ -22,13 +54,16 @@ func addGate(list *[]Gate, g Gate) {
 	}
 }
 
+// addBaselines stores runs before the work of the boulder, or of sub-task t, if it is not nil.
 func (s *State) addBaselines(t *SubTask, gates []Gate) {
 	for _, g := range gates {
-		if len(g.Failing) > 0 {
+		if len(g.Failing) > 0 || g.Green() {
 			g.Output = "" // names are compared instead
 		}
-		addGate(&t.Baseline, g)
 		addGate(&s.Boulder.Baseline, g)
+		if t != nil {
+			t.AddBaseline(s.Boulder.Checks, g)
+		}
 	}
 }
 

@@ -167,3 +167,58 @@ func TestGateOrigin(t *testing.T) {
 		t.Errorf("its own gate is from %q", got)
 	}
 }
+
+// TestWhatBaselinesMean: what a command did before the work says what its result means after it.
+func TestWhatBaselinesMean(t *testing.T) {
+	t.Parallel()
+	const tests = "npm test"
+	for name, c := range map[string]struct {
+		before Gate
+		own    bool // the plan names the criteria
+		gate   bool // it has to be green
+		want   SubTask
+	}{
+		"green":                     {before: Gate{}},
+		"stopped, detected":         {before: Gate{ExitCode: -1, TimedOut: true}, want: SubTask{NoGates: []Gate{{}}}},
+		"stopped, by the plan":      {before: Gate{ExitCode: -1, TimedOut: true}, own: true},
+		"stopped, has to be green":  {before: Gate{ExitCode: -1, TimedOut: true}, gate: true},
+		"red without names":         {before: Gate{ExitCode: 1}, want: SubTask{Reason: "forgiven"}},
+		"red without names, a gate": {before: Gate{ExitCode: 1}, gate: true},
+		"red":                       {before: Gate{ExitCode: 1, Failing: []string{"A"}}},
+	} {
+		s := SubTask{DoneDefault: !c.own, NoWorse: []string{tests}}
+		if c.gate {
+			s.Gates, s.NoWorse = s.NoWorse, nil
+		}
+		c.before.Command = tests
+		s.AddBaseline(Checks{Tests: []string{tests}}, c.before)
+		s.AddBaseline(Checks{Tests: []string{tests}}, Gate{Command: tests, ExitCode: 7})
+		open := len(s.OpenGates(nil, false)) > 0
+		if len(s.Baseline) != 1 || len(s.NoGates) != len(c.want.NoGates) || open != (len(s.NoGates) == 0) {
+			t.Errorf("%s: %+v, open: %v", name, s, open)
+		}
+		if forgiven := s.Baseline[0].NoWorse != ""; forgiven != (c.want.Reason != "") || s.GreenBefore(tests) != c.before.Green() {
+			t.Errorf("%s: forgiven: %v, green before: %v", name, forgiven, s.GreenBefore(tests))
+		}
+	}
+	long := Gate{Duration: 10*time.Minute + time.Second}
+	if got := long.NeverEnded(); got != "did not end in 10 minutes before the work; is it a watch mode?" {
+		t.Error(got)
+	}
+}
+
+// TestGreenForAnother: a gate that another sub-task turned green is green before the next one begins.
+func TestGreenForAnother(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
+	for _, st := range s.SubTasks {
+		st.Gates = []string{"make test"}
+	}
+	a := AttemptRef{"a", 1}
+	feed(t, s, Starting{AttemptRef: a}, SubTaskStart{AttemptRef: a, SessionID: "s", Baseline: []Gate{{Command: "make test", ExitCode: 1}}})
+	feed(t, s, judgedTurn(a, 1, Evidence{Gates: []Gate{{Command: "make test"}}}, Verdict{Completed: true})...)
+	feed(t, s, GateRun{AttemptRef: a, Command: "make test", Passed: true}, completed(a), Starting{AttemptRef: AttemptRef{"b", 1}})
+	if s.SubTask("a").GreenBefore("make test") || !s.SubTask("b").GreenBefore("make test") {
+		t.Errorf("a: %+v, b: %+v", s.SubTask("a").Baseline, s.SubTask("b").Baseline)
+	}
+}

@@ -55,7 +55,7 @@ func (s *State) decomposed(e *Event, b Decomposed) error {
 	if len(subTasks) == 0 {
 		return fmt.Errorf("the plan has no sub-tasks")
 	}
-	if err := inherit(e, subTasks, b); err != nil {
+	if err := s.inherit(e, subTasks, b); err != nil {
 		return err
 	}
 	s.adopt(b.Plan)
@@ -65,7 +65,7 @@ func (s *State) decomposed(e *Event, b Decomposed) error {
 	return nil
 }
 
-func inherit(e *Event, subTasks []*SubTask, b Decomposed) error {
+func (s *State) inherit(e *Event, subTasks []*SubTask, b Decomposed) error {
 	if !slices.Equal(b.Inherited, slices.Sorted(maps.Keys(b.Results))) {
 		return fmt.Errorf("the sub-tasks %v are inherited, with %d results", b.Inherited, len(b.Results))
 	}
@@ -82,7 +82,7 @@ func inherit(e *Event, subTasks []*SubTask, b Decomposed) error {
 		}
 		found++
 		t.Status, t.Summary, t.Output, t.Files, t.EndSeq = SubTaskCompleted, from.Summary, from.Output, from.Files, e.Seq
-		t.Baseline = from.Baseline
+		t.AddBaseline(s.Boulder.Checks, from.Baseline...)
 	}
 	if found < len(b.Results) {
 		return fmt.Errorf("%d of the inherited sub-tasks %v are in the plan", found, b.Inherited)

@@ -56,7 +56,7 @@ type Boulder struct {
 
 	Settings
 	Line     Line   `json:"line,omitzero"`      // of an isolated boulder; else zero
-	Baseline []Gate `json:"baseline,omitempty"` // best runs of no_worse commands, see [SubTask.Baseline]
+	Baseline []Gate `json:"baseline,omitempty"` // best runs before the work, see [SubTask.Baseline]
 	// Worked is the wall-clock time in nanoseconds during which a process ran the boulder, pauses excluded.
 	Worked   time.Duration `json:"worked,omitempty"`
 	ClockAt  time.Time     `json:"clock_at,omitzero"`  // when Worked was last updated

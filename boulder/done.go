@@ -58,7 +58,7 @@ type Checks struct {
 	// Lint are the same for [DoneDiagnostics], after turns in which no language server ran.
 	Lint []string `json:"lint,omitempty"`
 	// Default: the run named no criteria. Then a red command decides nothing if, before the work, it was red and named
-	// no failing test or did not finish. One that was stopped for its time is not run again after a turn.
+	// no failing test. One that was stopped for its time is no gate, see [SubTask.NoGates].
 	Default bool `json:"default,omitempty"`
 }
 

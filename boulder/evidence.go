@@ -170,6 +170,11 @@ type Gate struct {
 // Green reports whether the command passed.
 func (g Gate) Green() bool { return g.ExitCode == 0 && !g.TimedOut }
 
+// Ordinary reports whether the command ran and said no: shells use higher exit codes for what they could not run.
+func (g Gate) Ordinary() bool { return !g.TimedOut && 0 < g.ExitCode && g.ExitCode <= lastOrdinaryExit }
+
+const lastOrdinaryExit = 125
+
 // End says how the command ended, for agents and judges.
 func (g Gate) End() string {
 	switch {
@@ -179,6 +184,18 @@ func (g Gate) End() string {
 		return "could not be run"
 	}
 	return fmt.Sprintf("exit code %d", g.ExitCode)
+}
+
+// NeverEnded says why a command that was stopped for its time before the work is no gate.
+func (g Gate) NeverEnded() string {
+	return fmt.Sprintf("did not end in %s before the work; is it a watch mode?", lasted(g.Duration))
+}
+
+func lasted(d time.Duration) string {
+	if minutes := int(d.Round(time.Minute).Minutes()); minutes > 1 {
+		return fmt.Sprintf("%d minutes", minutes)
+	}
+	return d.Round(time.Second).String()
 }
 
 // Holds reports whether the gate lets the sub-task pass: green, or no worse than before where that suffices.

@@ -71,6 +71,8 @@ type Isolated struct {
 	InPlace bool       `json:"in_place"` // the trial's slots and refs are gone
 	Reason  string     `json:"reason"`   // one line
 	Gates   []TreeGate `json:"gates"`    // runs in a slot at the base
+	// Baseline are the same runs, or those with the project's ignored files, if the sub-tasks work in place.
+	Baseline []Gate `json:"baseline,omitempty" log:"only"`
 }
 
 // ReservedID reports whether a sub-task of an isolated boulder must not have this id: its ref would be the line's.
@@ -176,6 +178,7 @@ func (s *State) isolated(_ *Event, b Isolated) error {
 	if !l.Trial {
 		return fmt.Errorf("no gates are tried for boulder %s", s.Boulder.ID)
 	}
+	s.addBaselines(nil, b.Baseline)
 	if b.InPlace {
 		*l = Line{InPlace: b.Reason}
 		return nil

@@ -89,7 +89,9 @@ type SubTask struct {
 	// Snapshot is the workspace before the first attempt. Retries find earlier work: changes are measured from here.
 	Snapshot string `json:"snapshot,omitempty"`
 	Repo     *Repo  `json:"repo,omitempty"`     // of the project before the first attempt; nil in a slot and outside of git
-	Baseline []Gate `json:"baseline,omitempty"` // best runs of NoWorse and Lint before the first attempt
+	Baseline []Gate `json:"baseline,omitempty"` // best runs of its commands before the first attempt
+	// NoGates are detected commands that did not end before the work, perhaps a watch mode: they decide nothing.
+	NoGates []Gate `json:"no_gates,omitempty"`
 	// GateRuns are the newest runs of its gates, after its newest turn or later on the final files; those missing did
 	// not run. Green ones have no output.
 	GateRuns   []Gate        `json:"gate_runs,omitempty"`

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -100,8 +101,9 @@ type Config struct {
 
 // Executor implements orchestrator.Runner on an OpenCode server. It is safe for concurrent use.
 type Executor struct {
-	cfg  Config
-	tool session.Offers
+	cfg      Config
+	tool     session.Offers
+	measured sync.Map // from measuredKey to *measured
 }
 
 // New validates cfg and fills in the defaults.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -43,20 +44,11 @@ func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) 
 	if lint {
 		commands = append(commands, s.Lint...)
 	}
-	var exempt []boulder.Gate // timed out before the work began: do not wait for them again
-	commands = slices.DeleteFunc(commands, func(line string) bool {
-		before := boulder.GateOf(s.Baseline, line)
-		if before == nil || before.NoWorse == "" || !before.TimedOut || !s.MayStayRed(line) {
-			return false
-		}
-		exempt = append(exempt, *before)
-		return true
-	})
 	gates, err := t.gates(ctx, commands, "gate")
 	for i := len(s.Gates); i < len(gates); i++ {
 		gates[i].NoWorse = noWorse(boulder.GateOf(s.Baseline, gates[i].Command), gates[i])
 	}
-	return append(gates, exempt...), err
+	return gates, err
 }
 
 func (t *turn) gates(ctx context.Context, commands []string, what string) ([]boulder.Gate, error) {
@@ -115,25 +107,48 @@ func RunCommand(
 	return g
 }
 
-// baseline runs the gates that may stay red before the sub-task's first attempt, unless this run knows their baseline.
-// It returns nil if there is nothing to measure, or if the work has begun.
+// baseline runs the sub-task's commands before its first attempt, unless this run knows their baseline. It returns nil
+// if there is nothing to measure, or if the work has begun.
 func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 	s := t.job.SubTask
 	if t.job.Attempt.Attempt != 1 || t.job.Turn.MessageID != "" {
 		return nil, nil
 	}
-	unknown := slices.DeleteFunc(slices.Concat(s.NoWorse, s.Lint), func(command string) bool {
-		return boulder.GateOf(s.Baseline, command) != nil
-	})
-	gates, err := t.gates(ctx, unknown, "gate, before the work begins")
-	checks := slices.Concat(t.job.Checks.Tests, t.job.Checks.Lint)
-	for i := range gates {
-		g := &gates[i]
-		if s.DoneDefault && slices.Contains(checks, g.Command) && !g.Green() && (!ordinary(*g) || len(g.Failing) == 0) {
-			g.NoWorse = "red before the work began, in a way that nothing can be compared with"
+	var gates []boulder.Gate
+	for _, line := range slices.Concat(s.Gates, s.NoWorse, s.Lint) {
+		if boulder.GateOf(s.Baseline, line) != nil || boulder.GateOf(gates, line) != nil {
+			continue
 		}
+		g, err := t.once(ctx, line)
+		if err != nil {
+			return nil, err
+		}
+		gates = append(gates, g)
 	}
-	return gates, err
+	return gates, nil
+}
+
+// measured is a command's run before the work. Sub-tasks that begin at the same time share it.
+type measured struct {
+	sync.Mutex
+	gate *boulder.Gate
+}
+
+type measuredKey struct{ boulderID, command string }
+
+func (t *turn) once(ctx context.Context, line string) (boulder.Gate, error) {
+	found, _ := t.measured.LoadOrStore(measuredKey{t.job.BoulderID, line}, new(measured))
+	m := found.(*measured)
+	m.Lock()
+	defer m.Unlock()
+	if m.gate == nil {
+		gates, err := t.gates(ctx, []string{line}, "gate, before the work begins")
+		if err != nil {
+			return boulder.Gate{}, err
+		}
+		m.gate = &gates[0]
+	}
+	return *m.gate, nil
 }
 
 // Verify implements orchestrator.Verifier. A command shared by several sub-tasks runs once.
@@ -198,15 +213,13 @@ func (e *Executor) Verify(
 	return nil
 }
 
-const lastOrdinaryExit = 125 // shells use more for what they could not run or was killed
-
 // noWorse says why a red gate does not count: it failed in no other tests than before, or, where neither run names a
 // test, with the same output. It is empty if the gate is green or counts.
 func noWorse(before *boulder.Gate, after boulder.Gate) string {
 	switch {
 	case before != nil && before.NoWorse != "" && !after.Green():
 		return before.NoWorse
-	case before == nil, !ordinary(*before), !ordinary(after):
+	case before == nil, !before.Ordinary(), !after.Ordinary():
 		return ""
 	case len(before.Failing) == 0 && len(after.Failing) == 0:
 		if stable(before.Output) == stable(after.Output) {
@@ -225,10 +238,6 @@ func noWorse(before *boulder.Gate, after boulder.Gate) string {
 	names := after.Failing[:min(len(after.Failing), named)]
 	more := text.Some(len(after.Failing)-len(names), "more")
 	return "red before too: " + strings.Join(names, ", ") + text.Prefixed(" and ", more)
-}
-
-func ordinary(g boulder.Gate) bool {
-	return !g.TimedOut && 0 < g.ExitCode && g.ExitCode <= lastOrdinaryExit
 }
 
 // stable returns an output without parts that vary from run to run. It drops the first lines of a cut output, since the

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
@@ -47,7 +46,7 @@ func (t *turn) openSession(ctx context.Context) error {
 	}
 	t.job.SubTask.Repo = cmp.Or(t.job.SubTask.Repo, repo)
 	t.job.Attempt.SessionID, t.job.SubTask.Snapshot = session.ID, snapshot
-	t.job.SubTask.Baseline = append(slices.Clip(t.job.SubTask.Baseline), baseline...)
+	t.job.SubTask.AddBaseline(t.job.Checks, baseline...)
 	from := ""
 	if t.place.slot != nil {
 		from = t.place.slot.From()

@@ -16,9 +16,12 @@ const namedMissing = 20 // missing files in a message
 type trial struct {
 	*Executor
 	boulder.Trial
-	at     place // the slot
-	gates  []boulder.TreeGate
-	failed string // why slots do not do; empty: they do
+	at      place // the slot
+	gates   []boulder.TreeGate
+	inSlot  []boulder.Gate // the baseline of work in slots
+	inPlace []boulder.Gate // the baseline of work in place
+	missing []string       // ignored files that the slot lacks, before gates make some
+	failed  string         // why slots do not do; empty: they do
 	// A copy of the project to compare with, made for the first red gate.
 	like        place
 	remove      func() error
@@ -35,6 +38,9 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 	if t.at, err = e.slot(ctx, claim); err != nil {
 		return err
 	}
+	if t.missing, err = t.at.slot.Missing(ctx); err != nil {
+		return err
+	}
 	tree, err := e.cfg.Slots.Tree(ctx, what.Base)
 	if err != nil {
 		return err
@@ -49,15 +55,18 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 			break
 		}
 		g, err := t.run(ctx, t.at, line)
+		t.inSlot = append(t.inSlot, g)
+		t.gates = append(t.gates, boulder.TreeGate{Command: line, Tree: tree, Passed: g.Green()})
 		if err == nil && !g.Green() {
 			err = t.compare(ctx, claim, g)
+		} else if err == nil {
+			t.inPlace = append(t.inPlace, g)
 		}
 		if err != nil {
 			return err
 		}
-		t.gates = append(t.gates, boulder.TreeGate{Command: line, Tree: tree, Passed: g.Green()})
 	}
-	outcome, err := t.outcome(ctx)
+	outcome, err := t.outcome()
 	if err == nil && outcome.InPlace {
 		err = e.cfg.Slots.Free(ctx, what.BoulderID, what.Base, true, func(string) bool { return true })
 	}
@@ -90,41 +99,42 @@ func (t *trial) compare(ctx context.Context, claim boulder.SlotClaim, red boulde
 		return nil
 	}
 	there, err := t.run(ctx, t.like, red.Command)
-	if err == nil && there.Green() {
+	if err != nil {
+		return err
+	}
+	t.inPlace = append(t.inPlace, there)
+	if there.Green() {
 		t.failed = fmt.Sprintf("the gate `%s` is red in a slot (%s), and green in the project", red.Command, red.End()) +
 			text.If(t.Isolation != boulder.IsolationAuto, ":\n"+red.Output)
 	}
-	return err
+	return nil
 }
 
 // outcome says where the sub-tasks work, or returns an error if they have to work in slots and cannot.
-func (t *trial) outcome(ctx context.Context) (boulder.Isolated, error) {
+func (t *trial) outcome() (boulder.Isolated, error) {
 	auto := t.Isolation == boulder.IsolationAuto
 	tried := text.Plural(len(t.gates), "gate") + " tried there"
 	unsure := auto && (len(t.gates) == 0 || t.notCompared != "")
 	if t.failed == "" && t.notCompared == "" && !unsure {
-		return boulder.Isolated{Reason: tried, Gates: t.gates}, nil
+		return boulder.Isolated{Reason: tried, Gates: t.gates, Baseline: t.inSlot}, nil
 	}
-	missing, err := t.at.slot.Missing(ctx)
-	if err != nil {
-		return boulder.Isolated{}, err
-	}
-	files := strings.Join(missing[:min(len(missing), namedMissing)], ", ") + text.Prefixed(" and ", text.Some(len(missing)-namedMissing, "more"))
+	files := strings.Join(t.missing[:min(len(t.missing), namedMissing)], ", ") +
+		text.Prefixed(" and ", text.Some(len(t.missing)-namedMissing, "more"))
 	only := text.Prefixed("; ignored files that only the project has: ", files)
 	switch {
 	case t.failed != "" && !auto:
 		return boulder.Isolated{}, fmt.Errorf("%w: %s%s\nHave them copied (slots.copy in the configuration, or .worktreeinclude) or made (slots.setup), or run it"+
 			" with --in-place; see docs/isolation.md", boulder.ErrSlots, t.failed, text.Prefixed("\nIgnored files that only the project has: ", files))
 	case t.failed == "" && !auto:
-		return boulder.Isolated{Reason: tried + "; red ones were not compared with the project: " + t.notCompared + only, Gates: t.gates}, nil
+		return boulder.Isolated{Reason: tried + "; red ones were not compared with the project: " + t.notCompared + only, Gates: t.gates, Baseline: t.inSlot}, nil
 	case t.failed == "" && files == "":
-		return boulder.Isolated{Reason: cmp.Or(text.If(len(t.gates) > 0, tried), "they have all that the project has"), Gates: t.gates}, nil
+		return boulder.Isolated{Reason: cmp.Or(text.If(len(t.gates) > 0, tried), "they have all that the project has"), Gates: t.gates, Baseline: t.inSlot}, nil
 	}
 	reason := cmp.Or(t.failed, text.Prefixed("gates are red in a slot, which is not compared with the project: ", t.notCompared),
 		"no gate tells whether a slot has what they need")
 	return boulder.Isolated{
 		InPlace: true, Reason: reason + only +
-			" (they share your files: a gate, slots.copy in the configuration or --isolate keeps them apart)", Gates: t.gates,
+			" (they share your files: a gate, slots.copy in the configuration or --isolate keeps them apart)", Gates: t.gates, Baseline: t.inPlace,
 	}, nil
 }
 

@@ -248,7 +248,8 @@ func (a *attempt) report(b boulder.Body) error {
 	a.bodies = append(a.bodies, b)
 	switch b := b.(type) {
 	case boulder.SubTaskStart:
-		a.Attempt.SessionID, a.SubTask.Snapshot, a.SubTask.Baseline = b.SessionID, b.Snapshot, b.Baseline
+		a.Attempt.SessionID, a.SubTask.Snapshot = b.SessionID, b.Snapshot
+		a.SubTask.AddBaseline(a.Checks, b.Baseline...)
 	case boulder.Nudged:
 		a.Turn.Nudges = append(slices.Clone(a.Turn.Nudges), boulder.Nudge{Rule: b.Rule, MessageID: b.MessageID, Prompt: b.Prompt})
 	case boulder.TurnSent:

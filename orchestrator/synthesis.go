@@ -66,9 +66,11 @@ func achieved(b *strings.Builder, t *boulder.SubTask) {
 }
 
 func verification(b *strings.Builder, t *boulder.SubTask) {
-	var green, noWorse []string
+	var green, asBefore, noWorse []string
 	for _, g := range t.GateRuns {
 		switch {
+		case g.Green() && t.GreenBefore(g.Command):
+			asBefore = append(asBefore, g.Command)
 		case g.Green():
 			green = append(green, g.Command)
 		case g.Holds():
@@ -76,9 +78,13 @@ func verification(b *strings.Builder, t *boulder.SubTask) {
 		}
 	}
 	b.WriteString(text.Prefixed("\n  verified by: ", strings.Join(green, "; ")))
+	b.WriteString(text.Prefixed("\n  ≈ was green before: ", strings.Join(asBefore, "; ")))
 	b.WriteString(text.Prefixed("\n  no worse than before: ", strings.Join(noWorse, "; ")))
 	for _, g := range t.Unverified() {
 		fmt.Fprintf(b, "\n  NOT verified: on the final files, %s", g)
+	}
+	for _, g := range t.NoGates {
+		fmt.Fprintf(b, "\n  no gate: `%s` %s", g.Command, g.NeverEnded())
 	}
 }
 

@@ -390,8 +390,8 @@ func TestRulesFirst(t *testing.T) {
 	}
 }
 
-// TestGreenAsBeforeShowsNothing: no_worse tests that were green before the work started prove nothing. They do not
-// complete a sub-task whose turn was cut off. Tests that were red before, or a gate, do.
+// TestGreenAsBeforeShowsNothing: gates that were green before the work started prove nothing, whether or not they might
+// be red. They do not complete a sub-task whose turn was cut off. Those that were red before do, or did not run.
 func TestGreenAsBeforeShowsNothing(t *testing.T) {
 	t.Parallel()
 	const tests = "go test ./..."
@@ -419,8 +419,12 @@ func TestGreenAsBeforeShowsNothing(t *testing.T) {
 			}
 			req.SubTask.DoneWhen = []string{boulder.DoneTodos, boulder.DoneTests}
 			req.SubTask.Gates, req.SubTask.NoWorse = req.SubTask.NoWorse, nil
+			if v, _, err := newJudge(nil).Judge(t.Context(), req); err != nil || v.Completed != want {
+				t.Errorf("%s, exit code %d before, with a gate: %s, %v", name, before, v.Summary, err)
+			}
+			req.SubTask.Baseline = nil
 			if v, _, err := newJudge(nil).Judge(t.Context(), req); err != nil || !v.Completed {
-				t.Errorf("%s, with a gate: %s, %v", name, v.Summary, err)
+				t.Errorf("%s, with a gate that did not run before: %s, %v", name, v.Summary, err)
 			}
 		}
 	}

@@ -97,12 +97,15 @@ func (r ruling) verdict(e *boulder.Evidence) boulder.Verdict {
 	return v
 }
 
-// gateProves reports whether a gate shows that the work is done: it is green, and had to be or was red before. A gate
-// that is as it was before shows nothing.
+// gateProves reports whether a gate shows that the work is done: it is green, and was red before, or had to be green and
+// did not run before. A gate that is as it was before shows nothing.
 func gateProves(req boulder.JudgeRequest) bool {
 	return slices.ContainsFunc(req.Turn.Evidence.Gates, func(g boulder.Gate) bool {
 		before := boulder.GateOf(req.SubTask.Baseline, g.Command)
-		return g.Green() && (!req.SubTask.MayStayRed(g.Command) || before != nil && !before.Green())
+		if before == nil {
+			return g.Green() && !req.SubTask.MayStayRed(g.Command)
+		}
+		return g.Green() && !before.Green()
 	})
 }
 

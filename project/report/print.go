@@ -147,7 +147,8 @@ func (r *Report) printBlockers(o page.Out, heading string, all []Blocker, most i
 // verifiedBy describes completions that rest on less than gates and the judge.
 var verifiedBy = map[string]string{
 	byGates:    "by the gates alone: no usable answer came from the judge",
-	byJudge:    "by the judge alone: it has no gates",
+	byJudge:    "by the judge alone",
+	byUnproven: "by no gate that was red before the work, and not by the judge",
 	byOriginal: "taken over from the boulder that this one is a fork of",
 	byRecord:   "how it was verified is not stored",
 }
@@ -172,10 +173,16 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 		text.Prefixed(": ", o.Plain(text.Clip(outcome, textShown))))
 	o.Field(2, "in place of", s.Replaces)
 	if how := verifiedBy[s.VerifiedBy]; how != "" {
+		if s.VerifiedBy == byJudge {
+			how += ": " + map[bool]string{true: "it has no gates", false: "its gates were green before the work"}[len(s.Gates) == 0]
+		}
 		o.Item(2, o.Mark("≈"), " ", how)
 	}
 	for _, g := range s.Gates {
 		g.Print(o, 2)
+	}
+	for _, g := range s.NoGates {
+		o.Item(2, o.Mark("–"), " no gate: ", o.Code(g.Command), " ", g.Why)
 	}
 	PrintGateHints(o, 2, s.GateHints)
 	PrintJudged(o, 2, s.Criteria, s.Remaining, s.Status == boulder.SubTaskCompleted)

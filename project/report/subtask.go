@@ -22,7 +22,8 @@ type SubTask struct {
 
 	// VerifiedBy is the evidence of its completion; empty if it is not completed, or a gate does not hold.
 	VerifiedBy string              `json:"verified_by,omitempty"`
-	Gates      []Gate              `json:"gates"` // their last runs: after its newest turn, or on the final files
+	Gates      []Gate              `json:"gates"`              // their last runs: after its newest turn, or on the final files
+	NoGates    []Gate              `json:"no_gates,omitempty"` // commands that did not end before the work, and decide nothing
 	GateHints  []string            `json:"gate_hints,omitempty"`
 	Criteria   []boulder.Criterion `json:"criteria"` // as its newest turn was judged
 	Remaining  []string            `json:"remaining,omitempty"`
@@ -48,10 +49,12 @@ type SubTask struct {
 // Values of [SubTask.VerifiedBy].
 const (
 	byGatesAndJudge = "gates_and_judge"
-	byGates         = "gates"  // no usable answer came from the judge
-	byJudge         = "judge"  // there were no gates
-	byOriginal      = "fork"   // taken over from the boulder that this one is a fork of
-	byRecord        = "record" // recorded as completed, without evidence
+	byGates         = "gates" // no usable answer came from the judge
+	byJudge         = "judge" // there were no gates
+	// The same if every gate was green before the work began: they prove nothing.
+	byUnproven = "unproven"
+	byOriginal = "fork"   // taken over from the boulder that this one is a fork of
+	byRecord   = "record" // recorded as completed, without evidence
 )
 
 func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
@@ -65,12 +68,20 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	for _, g := range t.GateRuns {
 		s.Gates = append(s.Gates, NewGate(g))
 	}
+	for _, g := range t.NoGates {
+		to := NewGate(g)
+		to.Why = g.NeverEnded()
+		s.NoGates = append(s.NoGates, to)
+	}
 	for _, g := range t.Unverified() {
 		if g.Run == nil && t.Status == boulder.SubTaskCompleted {
 			s.Gates = append(s.Gates, Gate{Command: g.Command, Result: gateNotRun})
 		}
 	}
+	proves := false
 	for i := range s.Gates {
+		s.Gates[i].GreenBefore = s.Gates[i].Result == gatePassed && t.GreenBefore(s.Gates[i].Command)
+		proves = proves || !s.Gates[i].GreenBefore
 		s.Gates[i].From = in.Boulder.GateOrigin(t, in.SubTasks, s.Gates[i].Command)
 	}
 	turn, found := in.Turns[t.ID]
@@ -91,10 +102,12 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	case !s.completed():
 	case in.Boulder.ForkOf != nil && t.Attempts == 0:
 		s.VerifiedBy = byOriginal
-	case found && judged && gated:
+	case found && judged && proves:
 		s.VerifiedBy = byGatesAndJudge
 	case found && judged:
 		s.VerifiedBy = byJudge
+	case found && gated && !proves:
+		s.VerifiedBy = byUnproven
 	case found && gated:
 		s.VerifiedBy = byGates
 	default:
@@ -115,9 +128,11 @@ type Gate struct {
 	Result     string `json:"result"`
 	ExitCode   int    `json:"exit_code"`
 	DurationMS int64  `json:"duration_ms"`
-	From       string `json:"from,omitempty"`   // the superseded sub-task that it was taken over from
-	Why        string `json:"why,omitempty"`    // of no_worse
-	Output     string `json:"output,omitempty"` // tail, if the gate does not hold
+	// GreenBefore: it passed before the work began too, so it proves nothing by itself.
+	GreenBefore bool   `json:"green_before,omitempty"`
+	From        string `json:"from,omitempty"`   // the superseded sub-task that it was taken over from
+	Why         string `json:"why,omitempty"`    // of no_worse
+	Output      string `json:"output,omitempty"` // tail, if the gate does not hold
 }
 
 const (
@@ -147,6 +162,9 @@ func NewGate(g boulder.Gate) Gate {
 func (g Gate) Text() (sign, how string) {
 	switch g.Result {
 	case gatePassed:
+		if g.GreenBefore {
+			return "≈", "passed, and was green before"
+		}
 		return "✓", "passed"
 	case gateNoWorse:
 		return "≈", "red, but no worse than before"

@@ -100,7 +100,8 @@ func Describe(e boulder.Event) Step {
 		s.say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, e.Time),
 			text.Plural(b.Limit, "attempt"), b.Reason)
 	case boulder.Isolated:
-		s.say("»", "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace], b.Reason)
+		s.say("»", "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace],
+			b.Reason+text.Prefixed("; ", report.GreenBefore(b.Baseline)))
 	case boulder.Landed:
 		s.say("", "results: %s", report.Landed(b))
 	case boulder.Archived:
@@ -132,7 +133,8 @@ func (s *Step) ofAttempt(body boulder.Body) {
 		s.Step = stepAttempt
 		s.say("", "attempt %d has a slot", b.Attempt)
 	case boulder.SubTaskStart:
-		s.say("", "attempt %d starts with %s in session %s", b.Attempt, ModelName(b.Model), b.SessionID)
+		s.say("", "attempt %d starts with %s in session %s%s", b.Attempt, ModelName(b.Model), b.SessionID,
+			text.Prefixed("; ", report.GreenBefore(b.Baseline)))
 	case boulder.TurnSent:
 		s.Step, s.Turn, s.Prompt = stepPrompt, b.Turn, string(b.Kind)
 		s.say("", "turn %d: the %s is sent", b.Turn, b.Kind)
