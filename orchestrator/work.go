@@ -182,11 +182,13 @@ func (r *run) startTurn(o *boulder.Open) {
 	}
 	var evidence boulder.Evidence
 	r.launchFor(ref, func(ctx context.Context) (err error) {
-		if evidence, err = r.o.cfg.Runner.Run(ctx, job, r.reporter(ctx, ref)); err == nil {
-			err = missingGate(&job.SubTask, &evidence)
-		}
+		evidence, err = r.o.cfg.Runner.Run(ctx, job, r.reporter(ctx, ref))
 		return err
 	}, func(o *boulder.Open) []boulder.Body {
+		if err := missingGate(o.SubTask, &evidence); err != nil { // not of the job: its baseline may have said what is no gate
+			r.end(err)
+			return nil
+		}
 		bodies := []boulder.Body{schedule.TurnEnded(r.state, o, job.Turn.Number, evidence, r.now)}
 		for _, g := range evidence.Gates {
 			bodies = append(bodies, boulder.NewGateRun(o.SubTask, ref.Attempt, g))
