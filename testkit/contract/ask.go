@@ -134,7 +134,7 @@ func (s *scene) child(parent string) string {
 	return children[0].ID
 }
 
-// subAgent checks that sub-agents do not inherit the session's ask rules: theirs come from the configuration alone.
+// subAgent gives what a sub-agent asks for: in 2.0.14 it inherits the session's ask rules, too.
 func subAgent(s *scene) {
 	session, sub, _ := s.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(r.FirstUser(), "the child's work") {
@@ -142,8 +142,12 @@ func subAgent(s *scene) {
 		}
 		return scriptmodel.Steps(delegate("general", s.mark+" the child's work"))(ctx, r)
 	}, noFetch, askForBash)
-	events := s.idle(sub, session)
-	s.want(!slices.ContainsFunc(events, Is[opencode.Asked]), "the sub-agent had to ask")
+	events := s.await(sub, "the end of the turn", func(e opencode.Event) bool {
+		if asked, ok := e.Payload.(opencode.Asked); ok {
+			s.must(s.dir.ReplyPermission(s.ctx, asked.Request.ID, opencode.ReplyOnce, ""))
+		}
+		return e.SessionID == session && Status(opencode.Idle)(e)
+	})
 	s.want(s.exists("done"), "the sub-agent did not do its work")
 	born := s.child(session)
 	for _, roots := range []bool{true, false} {

@@ -35,8 +35,9 @@ type Case struct {
 	check func(*scene)
 }
 
-// Cases lists all cases in the order of the report. The last one ends the server.
+// Cases lists all cases in the order of the report, and the most valuable one first. It ends the server.
 var Cases = []Case{
+	{"a killed server leaves its sessions, and its prompt runs again; a stopped one ends its turns and tools", ended},
 	{"the server tells its version, and refuses a wrong password", handshake},
 	{"models, agents and the default model are listed", catalogue},
 	{"a notice is shown in the terminal interface", toast},
@@ -66,7 +67,6 @@ var Cases = []Case{
 	{"a question that is given up ends the model's call, and leaves no session", askGivenUp},
 	{"tools of an MCP server come to a session, answer, fail, are kept from it by a rule, and go again", mcpTools},
 	{"an MCP server that refuses the token, or hangs, is reported", badMCP},
-	{"a killed server leaves its sessions, and its prompt runs again; a stopped one ends its turns and tools", ended},
 }
 
 // Config is the configuration of a [Suite].
@@ -162,9 +162,10 @@ func (s *Suite) project(ctx context.Context, name string, snapshots bool) (dir s
 
 // start starts a server with the data of the previous one, if any.
 func (s *Suite) start(ctx context.Context, project string) (*opencode.Server, error) {
+	env := scriptmodel.OpenCodeEnv(s.cfg.Environ, filepath.Join(s.home, "data"), s.model.URL())
 	return opencode.Start(ctx, opencode.ServerConfig{
 		Binary: s.cfg.Binary, Dir: project, StartTimeout: s.cfg.Patience, CallTimeout: s.cfg.Patience,
-		StopGrace: s.cfg.Patience / 4, Env: scriptmodel.OpenCodeEnv(s.cfg.Environ, filepath.Join(s.home, "data"), s.model.URL()),
+		StopGrace: s.cfg.Patience / 4, Env: append(env, "OPENCODE_CONFIG_CONTENT="+environmentConfig(s.model.URL())),
 	})
 }
 
@@ -193,8 +194,8 @@ func (s *Suite) Caps() opencode.Caps { return s.dir.Client().Caps() }
 // Dir returns the directory that most cases work in.
 func (s *Suite) Dir() string { return s.dir.Path() }
 
-// Run runs cases concurrently and yields the results in order. The last case, which may end the server, runs alone
-// after the others.
+// Run runs cases concurrently and yields the results in order. The first case, which may end the server, runs alone
+// before the others.
 func (s *Suite) Run(ctx context.Context, cases []Case) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -209,13 +210,13 @@ func (s *Suite) Run(ctx context.Context, cases []Case) iter.Seq[Result] {
 			var others errgroup.Group
 			others.SetLimit(atOnce)
 			for i, c := range cases {
-				if i == len(cases)-1 {
-					_ = others.Wait() // no case returns an error
-				}
 				others.Go(func() error {
 					results[i] <- s.try(ctx, c, fmt.Sprintf("contract-%d.", i))
 					return nil
 				})
+				if i == 0 {
+					_ = others.Wait() // no case returns an error
+				}
 			}
 			_ = others.Wait()
 		})

@@ -22,15 +22,17 @@ func (s *scene) retried(sub *opencode.Subscription) opencode.Status {
 }
 
 func rateLimit(s *scene) {
-	var refused atomic.Bool
+	const asked = 4 * time.Second // longer than OpenCode waits by itself
+	var refused atomic.Pointer[time.Time]
 	_, sub, messageID := s.begin(func(context.Context, scriptmodel.Request) scriptmodel.Reply {
-		if !refused.Swap(true) {
-			return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "1"}}
+		if now := time.Now(); refused.CompareAndSwap(nil, &now) {
+			return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "4"}}
 		}
 		return scriptmodel.Reply{Text: "done"}
 	})
 	wait := s.retried(sub)
-	s.want(time.Until(wait.Next) <= 2*time.Second, "the provider asked for a second, and the wait is %+v", wait)
+	s.want(wait.Next.Add(time.Second).After(refused.Load().Add(asked)),
+		"at %v the provider asked for %v, and the wait is %+v", refused.Load(), asked, wait)
 	s.await(sub, "the answer", Answered(messageID))
 }
 

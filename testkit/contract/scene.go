@@ -244,6 +244,17 @@ func once(reply scriptmodel.Reply) scriptmodel.Handler {
 	}
 }
 
+var experimental = map[string]any{"subagent_depth": 2, "continue_loop_on_deny": true}
+
+// environmentConfig returns the configuration in the server's environment. OpenCode 2 turns its enabled_providers into
+// experimental policies, beside which it ignores experimental settings of a project.
+func environmentConfig(url string) string {
+	config := scriptmodel.Config(url)
+	config["experimental"] = experimental
+	out, _ := json.Marshal(config) // cannot fail
+	return string(out)
+}
+
 // configOf returns the configuration of a project: only the scripted model, a sub-agent that delegates and must ask,
 // and continue_loop_on_deny, as manager sets it. Snapshots take half the time of a short turn.
 func configOf(url string, snapshots bool) []byte {
@@ -254,7 +265,7 @@ func configOf(url string, snapshots bool) []byte {
 		"enabled_providers": []string{scriptmodel.ProviderID, hiddenModel.ProviderID},
 		"snapshot":          snapshots,
 		"subagent_depth":    2, // for OpenCode 1
-		"experimental":      map[string]any{"subagent_depth": 2, "continue_loop_on_deny": true},
+		"experimental":      experimental,
 		"agent": map[string]any{nester: map[string]any{
 			"description": "Delegates", "mode": "subagent", "permission": map[string]any{"task": "allow", "bash": "ask"},
 		}},

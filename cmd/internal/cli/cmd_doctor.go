@@ -40,9 +40,10 @@ model that plans and judges, and whether its price is known. It starts an OpenCo
 anything, and prints names of keys, never their values. Exit code 1 if something is in the way of a run.
 
 With --contract it tries on your OpenCode what manager needs of it, and prints a result to paste into an issue; exit
-code 1 if something does not hold. It takes less than two minutes and no key: a scripted model answers on this machine,
-in a temporary directory. An OpenCode that is started for it has data of its own, and touches neither your sessions nor
-your configuration; on a running one, named with --attach, the sessions that were made are deleted afterwards.`,
+code 1 if something does not hold. It usually takes less than two minutes, at most one for each case, and no key: a
+scripted model answers on this machine, in a temporary directory. An OpenCode that is started for it has data of its
+own, and touches neither your sessions nor your configuration; on a running one, named with --attach, the sessions that
+were made are deleted afterwards.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case tryContract:
@@ -396,26 +397,22 @@ func (d *doctor) prices(context.Context) (detail, do string, err error) {
 	return detail, do, nil
 }
 
-const contractTime = 110 * time.Second
-
 // runContract is `manager doctor --contract`. Without --json it prints each case at once.
 func (a *app) runContract(ctx context.Context) error {
-	limited, cancel := context.WithTimeoutCause(ctx, contractTime, fmt.Errorf("no time was left of %v", contractTime))
-	defer cancel()
 	cfg := contract.Config{Binary: a.Binary(), Environ: a.Environ}
 	report := &contractReport{Type: "contract", OK: true, Server: a.Binary(), Cases: []contractCase{}}
 	if a.opts.Attach != "" {
-		if err := a.ConnectOpenCode(limited); err != nil {
+		if err := a.ConnectOpenCode(ctx); err != nil {
 			return err
 		}
-		client, err := a.Client(limited)
+		client, err := a.Client(ctx)
 		if err != nil {
 			return err
 		}
 		cfg.Attached, report.Server = client, "attached"
 	}
 	began := time.Now()
-	suite, err := contract.Open(limited, cfg)
+	suite, err := contract.Open(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -430,7 +427,7 @@ func (a *app) runContract(ctx context.Context) error {
 		}
 		out.Say()
 	}
-	for r := range suite.Run(limited, contract.Cases) {
+	for r := range suite.Run(ctx, contract.Cases) {
 		c := report.add(r)
 		if !a.json {
 			c.Print(out)
