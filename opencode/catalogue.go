@@ -9,6 +9,8 @@ import (
 // Catalogue lists the models of the connected providers, in no particular order.
 type Catalogue struct {
 	Models []ModelRef
+	// Missing are the configured providers without a model, also those that are not enabled. OpenCode 1 does not tell them.
+	Missing []string
 	// Keys are the providers' API keys, which the server sends in clear. Never show them; redact them from other texts.
 	Keys []string `json:"-"`
 }

@@ -35,7 +35,7 @@ type AttachConfig struct {
 	// CallTimeout bounds every call, as does the caller's context, except [API.Ask], which waits for a model. A sixth
 	// of it bounds the removal of that question's session. Defaults to 30 s.
 	CallTimeout time.Duration
-	// FillTimeout bounds the wait for the models of the configured providers (OpenCode 2). Defaults to 20 s.
+	// FillTimeout bounds the wait for the configured models and agents (OpenCode 2). Defaults to 30 s.
 	FillTimeout time.Duration
 	// EventSilence is how long the event stream may bring nothing, not even a heartbeat. Defaults to 30 s.
 	EventSilence time.Duration

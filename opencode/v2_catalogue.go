@@ -23,8 +23,8 @@ func v2list[T any](ctx context.Context, v v2, op, path string) (all []T, err err
 }
 
 // v2fill bounds the wait for the configured providers. They are listed one after the other, up to ten seconds after a
-// start (measured with 2.0.14).
-const v2fill = 20 * time.Second
+// start, or 21 on a very busy machine (measured with 2.0.14).
+const v2fill = 30 * time.Second
 
 // Catalogue waits, once for a directory, until the models of all configured providers are listed.
 func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
@@ -63,9 +63,9 @@ func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
 			models, err = getData[[]model](ctx, v, op, "/api/model", v.here())
 			return false, err
 		})
-		if names := missing(); len(names) > 0 {
-			v.log.Warn("OpenCode lists no model of configured providers; is a key missing?", "providers", names, "waited", v.cfg.FillTimeout)
-		}
+	}
+	if out.Missing = missing(); len(out.Missing) > 0 {
+		v.log.Warn("OpenCode lists no model of configured providers; is a key missing?", "providers", out.Missing)
 	}
 	for _, m := range models {
 		out.Keys = append(out.Keys, m.Settings.APIKey)
@@ -81,6 +81,7 @@ type v2configuration struct {
 	Info struct {
 		Model     json.RawMessage // {providerID, model}, or provider/model#variant
 		Providers map[string]json.RawMessage
+		Agents    map[string]struct{ Disabled bool }
 	}
 }
 
@@ -104,11 +105,32 @@ func (v v2) DefaultModel(ctx context.Context) (string, error) {
 	return model, err
 }
 
+// Agents waits, once for a directory, until those of the configuration are listed, which come after the built-in ones.
 func (v v2) Agents(ctx context.Context) (names []string, err error) {
-	all, err := v2list[struct{ ID string }](ctx, v, "list agents", "/api/agent")
-	for _, agent := range all {
-		names = append(names, agent.ID)
+	entries, err := v.configuration(ctx)
+	if err != nil && !errors.Is(err, ErrUnsupported) {
+		return nil, err
 	}
+	configured := map[string]bool{}
+	for _, e := range entries {
+		for name, agent := range e.Info.Agents {
+			configured[name] = !agent.Disabled
+		}
+	}
+	const op = "list agents"
+	_, waited := v.filled.LoadOrStore("agents of "+v.dir, true)
+	deadline := time.Now().Add(v.cfg.FillTimeout)
+	err = v2poll(ctx, op, func() (done bool, err error) {
+		all, err := v2list[struct{ ID string }](ctx, v, op, "/api/agent")
+		names, done = nil, true
+		for _, agent := range all {
+			names = append(names, agent.ID)
+		}
+		for name, enabled := range configured {
+			done = done && (!enabled || slices.Contains(names, name))
+		}
+		return done || waited || time.Now().After(deadline), err
+	})
 	return names, err
 }
 

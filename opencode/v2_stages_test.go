@@ -30,6 +30,12 @@ func staged(t *testing.T, config string, stages ...string) (url string, asked *a
 			fmt.Fprint(w, `{"version":"2.0.14"}`)
 		case "/api/config":
 			fmt.Fprint(w, config)
+		case "/api/agent":
+			list := `{"id":"build"}`
+			if asked.Add(1) > 2 {
+				list += `,{"id":"helper"}`
+			}
+			fmt.Fprintf(w, `{"data":[%s]}`, list)
 		case "/api/model":
 			n := min(int(asked.Add(1)), len(stages)) - 1
 			fmt.Fprintf(w, `{"data":[%s]}`, stages[n])
@@ -72,12 +78,35 @@ func TestModelsOfConfiguredProviders(t *testing.T) {
 	}
 	defer client.Close()
 	for range 2 {
-		if c, err = client.In("/project").Catalogue(t.Context()); err != nil || len(c.Models) != 1 {
+		if c, err = client.In("/project").Catalogue(t.Context()); err != nil || len(c.Models) != 1 ||
+			!slices.Equal(c.Missing, []string{"hosted", "scripted"}) {
 			t.Errorf("a provider that is never listed: %v, %v", c.Models, err)
 		}
 	}
 	if n := asked.Load(); n > 4 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+// Agents of the configuration are listed after the built-in ones, and waited for.
+func TestAgentsOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		agents string
+		want   []string
+	}{
+		{`{"helper":{}}`, []string{"build", "helper"}},
+		{`{"helper":{"disabled":true}}`, []string{"build"}},
+	} {
+		url, _ := staged(t, fmt.Sprintf(`[{"info":{"agents":%s}}]`, test.agents), "")
+		client, err := opencode.Attach(t.Context(), url, opencode.AttachConfig{Password: "secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if got, err := client.In("/project").Agents(t.Context()); err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, %v", test.agents, got, err)
+		}
 	}
 }
 

@@ -102,6 +102,9 @@ func offered(c opencode.Catalogue, provider string) string {
 	switch {
 	case slices.Contains(connected, provider):
 		return fmt.Sprintf("`opencode models %s` lists those of %s", provider, provider)
+	case slices.Contains(c.Missing, provider):
+		return fmt.Sprintf("its configuration defines the provider %s, but it lists no model of it: is a key missing, or is it "+
+			"not in enabled_providers?", provider)
 	case len(connected) == 0:
 		return "no provider is connected: log in with `opencode auth login`"
 	}

@@ -423,7 +423,7 @@ func (a *app) runContract(ctx context.Context) error {
 		out.Say(fmt.Sprintf("OpenCode %s (%s) on %s", report.OpenCode, report.Server, report.Manager.Platform))
 		report.Manager.Print(out)
 		if suite.Caps().Generation == 2 {
-			out.Say("no release of OpenCode 2 was tried")
+			out.Say("no upstream release of OpenCode 2 was tried")
 		}
 		out.Say()
 	}
