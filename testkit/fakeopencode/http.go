@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 )
 
 // bare is an answer sent as it is; others are wrapped in {data}.
@@ -57,7 +58,7 @@ var routes = []route{
 	{"mcp.remove", "DELETE /api/experimental/mcp/{server}", (*location).removeMCP},
 }
 
-// Handler serves the API of the server's version. Every route needs the password.
+// Handler serves the API of the server's version. Every route below /api needs the password; the web page does not.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	if s.behaviour.Older { // all that is here of the API before 2.0.4
@@ -75,7 +76,8 @@ func (s *Server) Handler() http.Handler {
 		_, _ = io.WriteString(w, "<!doctype html><title>OpenCode</title>")
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if user, password, _ := r.BasicAuth(); user != "opencode" || password != s.cfg.Password {
+		user, password, _ := r.BasicAuth()
+		if strings.HasPrefix(r.URL.Path, "/api/") && (user != "opencode" || password != s.cfg.Password) {
 			send(w, http.StatusUnauthorized, fields{"_tag": "UnauthorizedError", "message": "Unauthorized"})
 			return
 		}

@@ -63,7 +63,7 @@ func (t *step) ask(ctx context.Context, e endpoint) (wanted []openai.ToolCall, e
 		}
 		wait := max(failure.after, s.behaviour.Retry<<(attempt-1))
 		x.emit("session.retry.scheduled", t.about(fields{
-			"attempt": attempt, "at": now() + wait.Milliseconds(), "error": failure,
+			"attempt": attempt + 1, "at": now() + wait.Milliseconds(), "error": failure,
 		}))
 		await(ctx, s, time.After(wait))
 	}
