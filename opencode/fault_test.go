@@ -109,7 +109,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 func TestEndlessAnswers(t *testing.T) {
 	t.Parallel()
 	repeated := func(status int, begin, chunk string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
 			_, err := io.WriteString(w, begin)

@@ -56,7 +56,7 @@ func TestModelsOfConfiguredProviders(t *testing.T) {
 	const config = `[{"info":{"model":"openai/gpt","providers":{"hosted":{}}}},{"info":{"model":{"providerID":"scripted","model":"agent"},"providers":{"scripted":{"models":{"agent":{}}}}}}]`
 	first := model("openai", "gpt")
 	second := first + "," + model("hosted", "x")
-	url, asked := staged(t, config, "", first, first, second, second+","+model("scripted", "agent"))
+	url, _ := staged(t, config, "", first, first, second, second+","+model("scripted", "agent"))
 	client, err := opencode.Attach(t.Context(), url, opencode.AttachConfig{Password: "secret"})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestModelsOfConfiguredProviders(t *testing.T) {
 		t.Errorf("the default model is %q, %v", name, err)
 	}
 
-	url, asked = staged(t, config, first)
+	url, asked := staged(t, config, first)
 	client, err = opencode.Attach(t.Context(), url, opencode.AttachConfig{Password: "secret", FillTimeout: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

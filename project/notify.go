@@ -8,12 +8,14 @@ import (
 	"github.com/bouldermgr/manager/project/internal/tracing"
 )
 
-// How the user is told that a run has ended or waits.
-type (
-	Notifier     = notify.Notifier
-	Notification = notify.Message
-	NotifyEvent  = notify.Event
-)
+// Notifier tells the user that a run has ended or waits, with a command, a webhook, or both.
+type Notifier = notify.Notifier
+
+// Notification is what it sends.
+type Notification = notify.Message
+
+// NotifyEvent is what a notification is about.
+type NotifyEvent = notify.Event
 
 // The events of a [Notification].
 const (

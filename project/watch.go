@@ -22,15 +22,23 @@ import (
 // watchCall bounds a watch's call to OpenCode, during which the watch takes no orders.
 const watchCall = 10 * time.Second
 
-// What a watch takes and tells.
-type (
-	WatchConfig  = watch.Config
-	WatchEntry   = watch.Entry
-	WatchRequest = watch.Request
-	WatchReport  = watch.Report
-	WatchStatus  = watch.Status
-	WatchOrder   = watch.Order
-)
+// WatchConfig configures a watch.
+type WatchConfig = watch.Config
+
+// WatchEntry is a decision of a watch about a session.
+type WatchEntry = watch.Entry
+
+// WatchStatus is what a watch knows of a session.
+type WatchStatus = watch.Status
+
+// WatchRequest asks a watch for the state of sessions, and may carry a [WatchOrder].
+type WatchRequest = watch.Request
+
+// WatchReport is the answer to a [WatchRequest].
+type WatchReport = watch.Report
+
+// WatchOrder is what the user tells a watch to do.
+type WatchOrder = watch.Order
 
 // The orders of a [WatchRequest].
 const (

@@ -133,7 +133,7 @@ func (s *Slots) finishLanding(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(staged)
+	defer func() { _ = os.RemoveAll(staged) }() // what is left goes with the boulder's slots
 	if err := s.place(root, staged, changes); err != nil {
 		return fmt.Errorf("a landing was interrupted, and completing it fails: %w", err)
 	}
@@ -157,7 +157,7 @@ func (s *Slots) undo(ctx context.Context, root *os.Root, before string, changes 
 	if err != nil {
 		return errors.Join(failure, err)
 	}
-	defer os.RemoveAll(staged)
+	defer func() { _ = os.RemoveAll(staged) }() // what is left goes with the boulder's slots
 	if err := s.place(root, staged, written); err != nil {
 		return fmt.Errorf("some of the files are written, and cannot be put back (%w): see to the cause, and land again: %w", err, failure)
 	}

@@ -30,7 +30,7 @@ func (r repo) files() map[string]string {
 	must(r, filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(r.dir, path)
 		if err != nil || rel == ".git" || rel == ".manager" {
-			return cmp.Or(err, error(fs.SkipDir))
+			return cmp.Or(err, fs.SkipDir)
 		}
 		info, err := d.Info()
 		switch {
@@ -122,7 +122,7 @@ func TestLandingIsAllOrNothing(t *testing.T) {
 					})
 					if _, err := l.slots.LandFiles(t.Context(), l.base, result, false); !errors.Is(err, failure) {
 						t.Fatalf("step %d: %v", kill, err)
-					} else if diff := gocmp.Diff(before, l.files()); failure == syscall.EACCES && (diff != "" || !strings.Contains(err.Error(), "nothing is written")) {
+					} else if diff := gocmp.Diff(before, l.files()); errors.Is(failure, syscall.EACCES) && (diff != "" || !strings.Contains(err.Error(), "nothing is written")) {
 						t.Fatalf("step %d failed, %v (-before +now):\n%s", kill, err, diff)
 					}
 				}

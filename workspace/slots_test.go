@@ -329,7 +329,7 @@ func TestRepositoriesInASlot(t *testing.T) {
 			rel, _ := filepath.Rel(in.dir, path)
 			switch {
 			case err != nil || d.Name() == ".git" && d.IsDir() || d.Name() == "node_modules":
-				return cmp.Or(err, error(fs.SkipDir))
+				return cmp.Or(err, fs.SkipDir)
 			case !d.IsDir() && d.Name() != "secret" && d.Name() != ".git":
 				written = append(written, rel)
 			}

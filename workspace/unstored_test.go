@@ -89,7 +89,7 @@ func TestWhatASlotCannotStore(t *testing.T) {
 				}
 			}
 			var kept []string
-			l.slots.OnKept = func(dir string, files []string) { kept = append(kept, dir) }
+			l.slots.OnKept = func(dir string, _ []string) { kept = append(kept, dir) }
 			if _, next := l.prepare(1, "x", 1, commit); next.read(c.has[0]) != c.has[1] { // also what a filter refuses
 				t.Errorf("the sub-task goes on with %s as %q", c.has[0], next.read(c.has[0]))
 			}

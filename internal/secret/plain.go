@@ -42,7 +42,7 @@ func newPlain(s string, places bool) plain {
 		}
 	}
 	for range maxNesting {
-		if bytes.IndexAny(p.text, escapes) < 0 {
+		if !bytes.ContainsAny(p.text, escapes) {
 			break
 		}
 		next := p.peel(places)
