@@ -214,6 +214,9 @@ var (
 	ErrWaiting = errors.New("waiting for the user")
 	// ErrLoopLimit is the ErrWaiting of a loop that has had all its turns ([Request].Iterations).
 	ErrLoopLimit = fmt.Errorf("%w", ErrWaiting)
+	// ErrUnplanned is the ErrWaiting of a plan with [boulder.OriginFallback] about which the user cannot be asked.
+	ErrUnplanned = fmt.Errorf("%w: the model gave no usable plan, so the whole task is one sub-task, which does not run"+
+		" unasked: `manager resume` on a terminal asks about it; or cancel it, and plan with another --ledger-model", ErrWaiting)
 	// ErrUnstartable refuses a plan with a sub-task whose model or provider has a limit of 0: a [boulder.ErrFatal].
 	ErrUnstartable = fmt.Errorf("%w: the plan has sub-tasks that could never start", boulder.ErrFatal)
 )

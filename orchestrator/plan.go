@@ -79,6 +79,10 @@ func (r *run) adoptUnasked() error {
 	if r.state.Boulder.Status != boulder.AwaitingApproval || r.req.Approve != nil || r.halting() {
 		return nil
 	}
+	if r.state.Revision.Origin == boulder.OriginFallback {
+		r.end(ErrUnplanned)
+		return nil
+	}
 	if r.state.Boulder.AskPlan {
 		r.end(fmt.Errorf("%w: the plan is not approved yet", ErrWaiting))
 		return nil

@@ -374,3 +374,21 @@ func TestApprovePlanByOrder(t *testing.T) {
 		}
 	}
 }
+
+// A plan without any of the model's thoughts, since its answers were unusable, runs only if the user says so.
+func TestFallbackNeverRunsUnasked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Planner = plannerFunc(func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+		p := planOf(spec("a"))
+		p.Seal = &boulder.Seal{Hash: p.Hash(), Origin: boulder.OriginFallback}
+		return p, boulder.Usage{}, nil
+	})
+	_, err := r.request(orchestrator.Request{Task: "t"})
+	if head, _ := r.store.load(t); !errors.Is(err, orchestrator.ErrWaiting) || head.Status != boulder.Paused {
+		t.Errorf("got %v, and the boulder is %s", err, head.Status)
+	}
+	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) {
+		t.Errorf("a resume runs it: %v", err)
+	}
+}

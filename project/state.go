@@ -316,7 +316,10 @@ type service struct {
 var _ Submitter = (*service)(nil)
 
 // Submit runs a boulder on its own goroutine, and returns when its first event is on disk.
-func (s *service) Submit(_ context.Context, req Request) (string, error) {
+//
+// One that was judged by another model is refused unless the request names the server's: its evidence goes only where
+// the user chose.
+func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 	if req.Engine != "" {
 		return "", fmt.Errorf("%w: this server runs boulders itself: stop it, and start `manager-%s gateway`", boulder.ErrRefused, req.Engine)
 	}
@@ -324,6 +327,14 @@ func (s *service) Submit(_ context.Context, req Request) (string, error) {
 		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s:"+
 			" stop it, and start it with --ledger-model",
 			boulder.ErrRefused, cmp.Or(s.p.ledger, "the default model"), req.LedgerModel)
+	}
+	if req.Resume != "" && req.LedgerModel == "" {
+		there, err := s.DB.Get(ctx, req.Resume)
+		if judge := there.Boulder.LedgerModel; err == nil && judge != "" && judge != s.p.ledger {
+			return "", fmt.Errorf("%w: the server plans and judges with %s, boulder %s with %s: stop the server, and run"+
+				" `manager resume %s`, with --ledger-model for another judge",
+				boulder.ErrRefused, cmp.Or(s.p.ledger, "the default model"), req.Resume, judge, req.Resume)
+		}
 	}
 	s.mu.Lock()
 	if s.closed {

@@ -95,6 +95,7 @@ func Decode[T any](text string, check func(*T) error) (none T, problem error) {
 
 // decodeObject decodes raw and, if a type does not match, [coerced] raw. It ignores unknown keys, which models add.
 func decodeObject[T any](raw json.RawMessage) (value T, err error) {
+	raw = renamed(raw, reflect.TypeFor[T]())
 	err = json.Unmarshal(raw, &value)
 	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {

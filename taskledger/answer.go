@@ -28,13 +28,14 @@ type answerSubTask struct {
 	Subject         string   `json:"subject"`
 	ActiveForm      string   `json:"active_form"`
 	Description     string   `json:"description"`
-	SuccessCriteria []string `json:"success_criteria"`
-	DependsOn       []string `json:"depends_on"`
-	Gates           []string `json:"gates"`
-	ExpectsChanges  bool     `json:"expects_changes"`
-	EmptyOK         bool     `json:"empty_ok"`
-	Outputs         []string `json:"outputs"`
-	Writes          []string `json:"writes"`
+	SuccessCriteria []string `json:"success_criteria" also:"criteria,acceptance*,donewhen"`
+	// A lost dependency would let two sub-tasks run at once that must not.
+	DependsOn      []string `json:"depends_on" also:"depend*,deps,needs,blockedby,blockers,requires,prereq*,after,runafter"`
+	Gates          []string `json:"gates" also:"gate"`
+	ExpectsChanges bool     `json:"expects_changes"`
+	EmptyOK        bool     `json:"empty_ok"`
+	Outputs        []string `json:"outputs"`
+	Writes         []string `json:"writes"`
 }
 
 const (

@@ -304,3 +304,22 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// A dependency that is lost lets two sub-tasks run at once. So other names of the key count, also beside the right one.
+func TestOtherNamesOfDependenciesCount(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{
+		`"dependsOn":["a"]`, `"DependsOn":"a"`, `"depends-on":["a"]`, `"dependencies":["a"]`, `"depends":[1]`, `"deps":["a"]`,
+		`"needs":["a"]`, `"blockedBy":["a"]`, `"blocked_by":["a"]`, `"requires":["a"]`, `"prerequisites":["a"]`,
+		`"after":"a"`, `"depends_on":[],"needs":["a"]`,
+	} {
+		p, _ := plan(t, answers(`{"goal":"g","reason":"r","needs_plan":true,"subTasks":[`+
+			`{"id":"a","subject":"Add it","description":"Do it","acceptance_criteria":["there"]},`+
+			`{"id":"b","subject":"Use it","description":"Then that","criteria":["used"],`+key+`}]}`),
+			boulder.PlanRequest{Task: longTask})
+		if len(p.SubTasks) != 2 || !slices.Equal(p.SubTasks[1].DependsOn, []string{"a"}) ||
+			!slices.Equal(p.SubTasks[0].SuccessCriteria, []string{"there"}) || !slices.Equal(p.SubTasks[1].SuccessCriteria, []string{"used"}) {
+			t.Errorf("%s: %+v", key, p.SubTasks)
+		}
+	}
+}

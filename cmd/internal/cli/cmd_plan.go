@@ -281,6 +281,9 @@ func (p *approver) setApproval(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 		p.WarnOfPlan(plan)
+		if plan.Origin() == boulder.OriginFallback && !p.edit && !p.interactive() {
+			return orchestrator.Approval{}, orchestrator.ErrUnplanned
+		}
 		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
 	}
 }
