@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // config merges the project's file and OPENCODE_CONFIG_CONTENT. It uses the names of 1.x, which 2.x reads as well.
@@ -123,6 +124,9 @@ func (l *location) catalogue(kind string, all []any) (any, error) {
 }
 
 func (l *location) getConfig(*http.Request) (any, error) {
-	info := fields{"permissions": append([]rule{}, l.config.Permission...), "model": l.config.Model}
+	info := fields{"permissions": append([]rule{}, l.config.Permission...)}
+	if providerID, model, chosen := strings.Cut(l.config.Model, "/"); chosen {
+		info["model"] = fields{"providerID": providerID, "model": model}
+	}
 	return bare{[]any{fields{"type": "document", "info": info}}}, nil
 }

@@ -12,7 +12,12 @@ func (x *session) prompt(r *http.Request) (any, error) {
 		payload
 	}](r)
 	m := &message{ID: in.ID, Type: "user", payload: in.payload}
-	known := slices.ContainsFunc(slices.Concat(x.Inbox, x.Messages), func(old *message) bool { return old.ID == m.ID })
+	known := x.knows(m.ID)
+	for _, other := range x.server.sessions {
+		if other != x && other.knows(m.ID) { // ids are unique over all sessions
+			return nil, &apiError{http.StatusConflict, fields{"_tag": "ConflictError", "message": "Known in another session: " + m.ID}}
+		}
+	}
 	if !known { // a known id never runs again, however its turn ended
 		x.enqueue(m)
 	}
@@ -21,6 +26,11 @@ func (x *session) prompt(r *http.Request) (any, error) {
 		"id": m.ID, "sessionID": x.Info.ID, "type": m.Type, "delivery": "steer", "time": fields{"created": m.Time.Created},
 		"payload": m.payload,
 	}, nil
+}
+
+func (x *session) knows(messageID string) bool {
+	return messageID != "" &&
+		slices.ContainsFunc(slices.Concat(x.Inbox, x.Messages), func(m *message) bool { return m.ID == messageID })
 }
 
 func (x *session) enqueue(m *message) {
