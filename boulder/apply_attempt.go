@@ -134,6 +134,9 @@ func (s *State) gateRun(_ *Event, b GateRun) error {
 	case b.Final && t.Status != SubTaskCompleted:
 		return fmt.Errorf("sub-task %q is %s: its gates are not final", t.ID, t.Status)
 	}
+	if b.FlakySuspected {
+		addTo(&t.Flaky, b.Command)
+	}
 	l, tree := &s.Boulder.Line, b.Tree
 	if b.Final && b.NoWorse == "" {
 		tree = l.Tree // of the tip; empty in place

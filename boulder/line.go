@@ -31,6 +31,7 @@ type Line struct {
 	Before      string       `json:"before,omitempty"`
 	Tree        string       `json:"tree,omitempty"` // of Tip; empty: that of Base
 	Green       []TreeGate   `json:"green,omitempty"`
+	Red         []string     `json:"red,omitempty"` // commands that were red in the trial: the work has to turn them green
 	Integrating *Integrating `json:"integrating,omitempty"`
 	Landed      *Landed      `json:"landed,omitempty"`
 	LandedAt    time.Time    `json:"landed_at,omitzero"`
@@ -183,7 +184,14 @@ func (s *State) isolated(_ *Event, b Isolated) error {
 		*l = Line{InPlace: b.Reason}
 		return nil
 	}
-	l.Trial, l.Green = false, slices.DeleteFunc(slices.Clone(b.Gates), func(g TreeGate) bool { return !g.Passed })
+	l.Trial, l.Green = false, nil
+	for _, g := range b.Gates {
+		if g.Passed {
+			l.Green = append(l.Green, g)
+		} else {
+			addTo(&l.Red, g.Command)
+		}
+	}
 	return nil
 }
 

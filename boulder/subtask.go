@@ -109,6 +109,7 @@ type SubTask struct {
 	Blockers []RaisedBlocker `json:"blockers,omitempty"` // raised by its attempts, oldest first
 	Files    []string        `json:"files,omitempty"`    // project files that its attempts changed; at most 500
 	Shared   bool            `json:"shared,omitempty"`   // others ran meanwhile, and changes may be theirs
+	Flaky    []string        `json:"flaky,omitempty"`    // gates with a run that is [Gate.FlakySuspected]
 	// Of isolated boulders:
 
 	Slot       int        `json:"slot,omitempty"`       // of the newest attempt with one, from 1

@@ -56,6 +56,9 @@ func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 		if e.Ignored, err = t.place.slot.Ignored(ctx); err != nil {
 			return e, err
 		}
+		for _, name := range undelivered(&t.job.SubTask, paths(e.Diff.Files), e.Ignored) {
+			e.Warnings = append(slices.Clip(e.Warnings), name+" is ignored by git: it is no part of the result, and will not land")
+		}
 		e.Ignored = e.Ignored[:min(len(e.Ignored), maxIgnored)]
 	}
 	e.Gates, err = t.runGates(ctx, e.NoServer)

@@ -185,7 +185,7 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 			return g
 		}
 		g := run()
-		if ctx.Err() == nil && !g.Holds() && i.passedBefore(w.command) {
+		if ctx.Err() == nil && !g.Holds() && (i.passedBefore(w.command) || w.of != nil && newFailures(w.of, g)) {
 			g = run()
 			g.FlakySuspected = g.Holds()
 		}
@@ -215,8 +215,12 @@ func (i *integration) passed(command, tree string) bool {
 	return i.Line.Passed(command, tree)
 }
 
-// passedBefore reports whether a gate passed on the result alone, or on the tip.
+// passedBefore reports whether a gate passed on the result alone, or on the tip. It is not so of one that the work has to
+// turn green: red might be the truth about it.
 func (i *integration) passedBefore(command string) bool {
+	if slices.Contains(i.Line.Red, command) {
+		return false
+	}
 	if g := boulder.GateOf(i.Turn.Evidence.Gates, command); g != nil {
 		return g.Holds()
 	}

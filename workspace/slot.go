@@ -125,7 +125,7 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 // the slot for combined trees, which has nothing else.
 func (s *Slot) prepareIgnored(ctx context.Context, m marker) (marker, error) {
 	s.setup = m.Ignored
-	left, err := s.Ignored(ctx)
+	left, err := s.ignored(ctx)
 	if err != nil {
 		return m, err
 	}
@@ -147,13 +147,44 @@ func (s *Slot) prepareIgnored(ctx context.Context, m marker) (marker, error) {
 		return m, err
 	}
 	s.setup = left
-	m.Ignored, err = s.Ignored(ctx)
+	m.Ignored, err = s.ignored(ctx)
 	return m, err
 }
 
-// Ignored returns what git ignores in the slot and set-up did not make: files, and directories of nothing else, which end
-// with a slash. They do not belong to what is captured.
+// Ignored returns what git ignores in the slot and set-up did not make: files, and directories of many, which end with a
+// slash. They do not belong to what is captured.
 func (s *Slot) Ignored(ctx context.Context) (names []string, err error) {
+	all, err := s.ignored(ctx)
+	for _, name := range all {
+		if strings.HasSuffix(name, "/") {
+			names = append(names, filesBelow(s.dir, name)...)
+		} else {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// filesBelow returns the files of a directory, or if they are many, the directory.
+func filesBelow(root, dir string) (files []string) {
+	const few = 10
+	err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+		switch name, relErr := filepath.Rel(root, path); {
+		case err != nil || relErr != nil || len(files) == few && !entry.IsDir():
+			return cmp.Or(err, relErr, fs.SkipAll)
+		case !entry.IsDir():
+			files = append(files, filepath.ToSlash(name))
+		}
+		return nil
+	})
+	if err != nil || len(files) == 0 || len(files) == few {
+		return []string{dir}
+	}
+	return files
+}
+
+// ignored is Ignored with directories of nothing else as one, whatever they hold.
+func (s *Slot) ignored(ctx context.Context) (names []string, err error) {
 	out, err := s.top().output(ctx, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
 	return slices.DeleteFunc(records(out), func(name string) bool { return slices.Contains(s.setup, name) }), err
 }

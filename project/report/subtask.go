@@ -87,11 +87,14 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	turn, found := in.Turns[t.ID]
 	if e := turn.Evidence; e != nil {
 		s.Changes = append(s.Changes, e.Diff.Files...)
-		s.ChangesUnknown, s.Warnings = e.Diff.Unavailable, e.Warnings
+		s.ChangesUnknown, s.Warnings = e.Diff.Unavailable, slices.Clip(e.Warnings)
 	} else { // no evidence is stored, as in a fork: the numbers of changed lines are unknown
 		for _, f := range t.Files {
 			s.Changes = append(s.Changes, boulder.FileChange{Path: f, Added: -1, Removed: -1, Own: true})
 		}
+	}
+	for _, command := range t.Flaky {
+		s.Warnings = append(s.Warnings, "flaky_suspected: "+command+" was red, and green when it ran again on the same files")
 	}
 	judged := turn.Verdict != nil && !turn.Verdict.JudgeUnavailable
 	if v := turn.Verdict; v != nil {

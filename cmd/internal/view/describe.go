@@ -160,7 +160,7 @@ func (s *Step) ofAttempt(body boulder.Body) {
 		_, how := report.NewGate(gate).Text()
 		s.say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command,
 			text.Millis(b.Millis), text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"),
-			text.Prefixed(": ", b.NoWorse))
+			text.Prefixed(": ", b.NoWorse)+text.If(b.FlakySuspected, ", and was red on the same files just before: flaky_suspected"))
 	case boulder.Integrating:
 		s.say("", "attempt %d: its result is being put onto the tip", b.Attempt)
 	case boulder.Integrated:
