@@ -98,11 +98,7 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	case len(b.SubTasks) == 0:
 		return fmt.Errorf("the new plan has no sub-tasks")
 	}
-	var before []string // gates that the user approved for the replaced sub-tasks
-	for _, id := range r.Replaces {
-		before = slices.Concat(before, s.byID[id].Gates, s.byID[id].NoWorse)
-	}
-	approved := func(gate string) bool { return b.GatesApproved || slices.Contains(before, gate) }
+	approved := func(gate string) bool { return b.GatesApproved || s.Approved(gate) }
 	fresh, err := s.newSubTasks(e, b.Plan, b.SubTasks, approved, s.Boulder.Model)
 	if err != nil {
 		return err
@@ -124,6 +120,14 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	s.adopt(b.Plan)
 	s.add(e, fresh)
 	return nil
+}
+
+// Approved reports whether a command may run as a gate: it is one of a sub-task, in any revision of the plan. Those that
+// the user has not approved are [SubTask.GateHints].
+func (s *State) Approved(gate string) bool {
+	return slices.ContainsFunc(s.SubTasks, func(t *SubTask) bool {
+		return slices.Contains(t.Gates, gate) || slices.Contains(t.NoWorse, gate)
+	})
 }
 
 // predecessor returns the sub-task whose line t continues: the one it replaces, else the failed one, else any.

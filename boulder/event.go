@@ -265,7 +265,8 @@ type Replanned struct {
 	Plan     PlanRevision `json:"plan,omitzero" log:"only"`
 	SubTasks []Spec       `json:"sub_tasks,omitempty" log:"only"` // the new ones
 
-	GatesApproved bool `json:"gates_approved"` // the new gates may run
+	GatesApproved bool     `json:"gates_approved"`          // the new gates may run
+	GatesNotRun   []string `json:"gates_not_run,omitempty"` // new gates that nobody approved: agents are told of them
 }
 
 // Change is a sub-task that replaces another in a replan.

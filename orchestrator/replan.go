@@ -140,6 +140,13 @@ func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Tim
 		Added: []boulder.PlannedIn{}, Changed: []boulder.Change{}, Removed: []string{},
 	}
 	changed := map[string]bool{}
+	for _, spec := range n.SubTasks {
+		for _, gate := range slices.Concat(spec.Gates, spec.NoWorse) {
+			if !gates && !s.Approved(gate) && !slices.Contains(e.GatesNotRun, gate) {
+				e.GatesNotRun = append(e.GatesNotRun, gate)
+			}
+		}
+	}
 	for _, s := range n.SubTasks {
 		in := plannedIn(s, plan.Model, b.Model)
 		if from := n.Replaces[s.ID]; replaced(from) && !changed[from] {

@@ -275,6 +275,9 @@ func replanned(b boulder.Replanned, name func(id string) string) (parts []string
 	for _, id := range b.Removed {
 		parts = append(parts, "- "+name(id))
 	}
+	if n := len(b.GatesNotRun); n > 0 {
+		parts = append(parts, text.Are(n, "new gate")+" not run, without your approval: "+strings.Join(b.GatesNotRun, "; "))
+	}
 	return parts
 }
 
