@@ -176,6 +176,11 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 			return l, err
 		}
 	}
+	if how.How != boulder.LandedFiles && !how.DryRun { // a landing in the files that was interrupted is not wanted any more
+		if err := p.slots.SettleLanding(ctx, "", ""); err != nil {
+			return l, err
+		}
+	}
 	l.How, l.Commit = how.How, tip
 	switch how.How {
 	case boulder.LandedFiles:

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,8 @@ type Change struct {
 // landing is what the file landingFile says: the user's files are on the way from one tree to another. It is on disk
 // before the first file is written, and goes after the last, so that a crash leaves a landing to finish.
 type landing struct {
+	Base string `json:"base"` // of the results
+	Tip  string `json:"tip"`
 	From string `json:"from"`
 	To   string `json:"to"`
 }
@@ -37,11 +40,12 @@ const landingFile = "landing.json" // in the state directory
 
 // LandFiles brings the change from base to tip into the user's files, and leaves the index alone. Each file is merged
 // with the user's changes. If any conflicts, nothing is written and the error wraps [ErrConflict]. If writing fails, what
-// was written is undone. A landing that a crash interrupted is finished first. With dry, nothing is written.
+// was written is undone. A landing of the same results that a crash interrupted is finished first, and one of others is
+// put back. With dry, nothing is written.
 func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (landed []Change, err error) {
 	w := s.project
 	if !dry {
-		if err := s.finishLanding(ctx); err != nil {
+		if err := s.SettleLanding(ctx, base, tip); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +90,7 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 	if current, err := w.Snapshot(ctx); err != nil || current != now {
 		return nil, errors.Join(err, errors.New("files were changed meanwhile, and nothing is written: land once more"))
 	}
-	data, err := json.Marshal(landing{From: now, To: m.tree})
+	data, err := json.Marshal(landing{Base: base, Tip: tip, From: now, To: m.tree})
 	if err == nil {
 		err = statedir.Write(w.git.dir, stateDir+"/"+landingFile, data)
 	}
@@ -94,7 +98,7 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 		return nil, err
 	}
 	if err := s.place(root, staged, changes); err != nil {
-		return nil, s.undo(ctx, root, now, changes, err)
+		return nil, s.undo(ctx, root, landing{From: now, To: m.tree}, changes, err)
 	}
 	return changes, s.landingEnds()
 }
@@ -103,8 +107,9 @@ func (s *Slots) landingEnds() error {
 	return os.Remove(filepath.Join(s.project.git.dir, stateDir, landingFile))
 }
 
-// finishLanding completes a landing that a crash interrupted. Files that the user has changed since stay as they are.
-func (s *Slots) finishLanding(ctx context.Context) error {
+// SettleLanding completes a landing of these results that a crash interrupted. One of others is put back: they were dropped,
+// or landed elsewhere. Files that the user has changed since stay as they are.
+func (s *Slots) SettleLanding(ctx context.Context, base, tip string) error {
 	var l landing
 	data, err := os.ReadFile(filepath.Join(s.project.git.dir, stateDir, landingFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,39 +131,95 @@ func (s *Slots) finishLanding(ctx context.Context) error {
 		return err
 	}
 	defer root.Close()
-	if changes, err = s.stillOld(ctx, changes, func(c Change) string { return c.old }); err != nil {
-		return err
+	if l.Base != base || l.Tip != tip {
+		l, changes = landing{From: l.To, To: l.From}, reversed(changes)
 	}
-	staged, err := s.stage(ctx, l.To, changes)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(staged) }() // what is left goes with the boulder's slots
-	if err := s.place(root, staged, changes); err != nil {
+	if err := s.complete(ctx, root, l, changes); err != nil {
 		return fmt.Errorf("a landing was interrupted, and completing it fails: %w", err)
 	}
 	return s.landingEnds()
 }
 
+// complete writes the files that are still as in l.From as in l.To.
+func (s *Slots) complete(ctx context.Context, root *os.Root, l landing, changes []Change) error {
+	before, err := s.stage(ctx, l.From, reversed(changes))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(before) }() // what is left goes with the boulder's slots
+	after, err := s.stage(ctx, l.To, changes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(after) }()
+	changes = slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
+		return !sameFile(root, c.Path, filepath.Join(before, "files", filepath.FromSlash(c.Path)))
+	})
+	return s.place(root, after, changes)
+}
+
+// sameFile reports whether a file of the user is as a staged one: a link with the same target, or a file with the same
+// content that may be executed or not; or that both are missing. It looks at the disk, since ignore rules, filters and the
+// size of a file hide it from snapshots.
+func sameFile(root *os.Root, name, staged string) bool {
+	is, isErr := root.Lstat(name)
+	was, wasErr := os.Lstat(staged)
+	if wasErr != nil || was.IsDir() {
+		return isErr != nil || is.IsDir() // directories are made for what is below them
+	}
+	if isErr != nil || is.Mode().Type() != was.Mode().Type() {
+		return false
+	}
+	if was.Mode()&fs.ModeSymlink != 0 {
+		target, err := root.Readlink(name)
+		other, otherErr := os.Readlink(staged)
+		return err == nil && otherErr == nil && target == other
+	}
+	if !is.Mode().IsRegular() || is.Size() != was.Size() || is.Mode()&0o100 != was.Mode()&0o100 {
+		return false
+	}
+	one, err := root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer one.Close()
+	two, err := os.Open(staged)
+	if err != nil {
+		return false
+	}
+	defer two.Close()
+	return sameContent(one, two)
+}
+
+func sameContent(one, two io.Reader) bool {
+	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, err := io.ReadFull(one, a)
+		m, otherErr := io.ReadFull(two, b)
+		if !bytes.Equal(a[:n], b[:m]) || err != nil != (otherErr != nil) {
+			return false
+		}
+		if err != nil {
+			return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
+func reversed(changes []Change) []Change {
+	back := slices.Clone(changes)
+	for i, c := range back {
+		back[i] = Change{Path: c.Path, Deleted: c.old == "", old: c.new, new: c.old}
+	}
+	return back
+}
+
 // undo puts back what was written before a failure, and returns an error that says whether it could.
-func (s *Slots) undo(ctx context.Context, root *os.Root, before string, changes []Change, failure error) error {
+func (s *Slots) undo(ctx context.Context, root *os.Root, l landing, changes []Change, failure error) error {
 	if errors.Is(failure, errKilled) {
 		return failure
 	}
 	ctx = context.WithoutCancel(ctx)
-	written, err := s.stillOld(ctx, changes, func(c Change) string { return c.new })
-	if err != nil {
-		return errors.Join(failure, err)
-	}
-	for i, c := range written {
-		written[i] = Change{Path: c.Path, Deleted: c.old == "", old: c.new, new: c.old}
-	}
-	staged, err := s.stage(ctx, before, written)
-	if err != nil {
-		return errors.Join(failure, err)
-	}
-	defer func() { _ = os.RemoveAll(staged) }() // what is left goes with the boulder's slots
-	if err := s.place(root, staged, written); err != nil {
+	if err := s.complete(ctx, root, landing{From: l.To, To: l.From}, reversed(changes)); err != nil {
 		return fmt.Errorf("some of the files are written, and cannot be put back (%w): see to the cause, and land again: %w", err, failure)
 	}
 	for _, c := range changes {
@@ -193,31 +254,6 @@ func (s *Slots) changes(ctx context.Context, from, to string) (changes []Change,
 		changes = append(changes, c)
 	}
 	return changes, nil
-}
-
-// stillOld returns the changes whose file is as a side of them says.
-func (s *Slots) stillOld(ctx context.Context, changes []Change, side func(Change) string) (still []Change, err error) {
-	now, err := s.project.Snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.project.top().output(ctx, "ls-tree", "-r", "-z", "--full-tree", now)
-	if err != nil {
-		return nil, err
-	}
-	present := map[string]string{}
-	for _, entry := range records(out) { // "<mode> <type> <object>\t<path>"
-		about, name, _ := strings.Cut(entry, "\t")
-		if f := strings.Fields(about); len(f) == 3 {
-			present[name] = f[0] + " " + f[2]
-		}
-	}
-	for _, c := range changes {
-		if present[c.Path] == side(c) {
-			still = append(still, c)
-		}
-	}
-	return still, nil
 }
 
 // inTheWay lists files of the user that git ignores, where landing would write a file or a directory.

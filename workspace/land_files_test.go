@@ -112,6 +112,9 @@ func TestLandingIsAllOrNothing(t *testing.T) {
 			}
 			for kill := range steps {
 				for _, failure := range []error{syscall.EACCES, workspace.ErrKilled} {
+					if kill > 0 && kill < steps-1 && kill != steps/2 && errors.Is(failure, syscall.EACCES) {
+						continue
+					}
 					l.restore(saved)
 					n := 0
 					l.slots.OnStep(func() error {
@@ -174,6 +177,57 @@ func TestLandingAfterAKillAndAnEdit(t *testing.T) {
 	must(t, err)
 	if got := l.read("d/one") + l.read("f") + l.read("d/two"); got != "mine\n1\n2\n3\n4\nfive\nlanded\n(none)" {
 		t.Errorf("landed is %q", got)
+	}
+}
+
+// A landing that was killed is no part of the next one of other results: what it wrote is put back. What results bring
+// along does not hide what was written: ignore rules, attributes, large files.
+func TestLandingAfterAKillOfAnother(t *testing.T) {
+	t.Parallel()
+	for name, work := range map[string]func(in repo){
+		"changed": func(in repo) { in.write("f", "2\n"); in.write("new", "x"); in.remove("d") },
+		"its own rules": func(in repo) {
+			in.write(".gitignore", "out\n")
+			in.write("out", "x")
+			in.git("add", "-f", "out")
+			in.write("zz", "z")
+		},
+		"its own attributes": func(in repo) {
+			in.write(".gitattributes", "*.txt text eol=crlf\n")
+			in.write("a.txt", "1\r\n2\r\n")
+			in.write("zz", "z")
+		},
+		"a large file": func(in repo) { in.write("large", strings.Repeat("x", 65<<20)); in.write("zz", "z") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, result := landing(t, work)
+			before := l.files()
+			for failed, failure := range map[bool]error{true: syscall.EACCES, false: workspace.ErrKilled} {
+				n := 0
+				l.slots.OnStep(func() error {
+					if n++; n == 4 {
+						return failure
+					}
+					return nil
+				})
+				if _, err := l.slots.LandFiles(t.Context(), l.base, result, false); !errors.Is(err, failure) {
+					t.Fatal(err)
+				}
+				l.slots.OnStep(nil)
+				if !failed {
+					must(t, l.slots.SettleLanding(t.Context(), "", ""))
+				}
+				now := l.files()
+				delete(now, "new")
+				if diff := gocmp.Diff(before, now); diff != "" {
+					t.Errorf("put back after %v (-before +now):\n%.1000s", failure, diff)
+				}
+			}
+			if _, err := l.slots.LandFiles(t.Context(), l.base, result, false); err != nil {
+				t.Errorf("landed in the end: %v", err)
+			}
+		})
 	}
 }
 
