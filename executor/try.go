@@ -91,11 +91,15 @@ func (t *trial) compare(ctx context.Context, claim boulder.SlotClaim, red boulde
 		if err != nil {
 			return err
 		}
-		if t.remove, t.notCompared = remove, why; why == "" {
+		if t.remove, t.notCompared = remove, why; like != nil {
 			t.like = place{path: like.Dir(), files: like, env: t.cfg.Env, slot: like}
 		}
 	}
-	if t.notCompared != "" {
+	switch {
+	case t.notCompared != "":
+		return nil
+	case t.like.path == "": // the project has nothing that the slot lacks
+		t.inPlace = append(t.inPlace, red)
 		return nil
 	}
 	there, err := t.run(ctx, t.like, red.Command)

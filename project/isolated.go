@@ -32,7 +32,7 @@ func (s Slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot,
 // LikeProject implements executor.Slots.
 func (s Slots) LikeProject(ctx context.Context, c boulder.SlotClaim) (executor.Slot, func() error, string, error) {
 	like, remove, why, err := s.Slots.LikeProject(ctx, c)
-	if err != nil || why != "" {
+	if err != nil || like == nil {
 		return nil, nil, why, err
 	}
 	return like, remove, "", nil

@@ -23,10 +23,10 @@ const (
 
 // LikeProject returns a copy of the project at c.From with all ignored files that the project has, without set-up: what
 // a command does in the project can be seen there, while the project stays as it is. remove has to be called. If there
-// is too much to copy, it returns no copy, and says why.
+// is too much to copy, it returns no copy, and says why; without ignored files in the project it returns neither.
 func (s *Slots) LikeProject(ctx context.Context, c boulder.SlotClaim) (like *Slot, remove func() error, why string, err error) {
 	ignored, why, err := s.ignored(ctx)
-	if err != nil || why != "" {
+	if err != nil || why != "" || len(ignored) == 0 {
 		return nil, nil, why, err
 	}
 	parent, err := statedir.Open(s.project.git.dir, stateDir, "slots", c.BoulderID)

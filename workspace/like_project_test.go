@@ -20,6 +20,10 @@ func TestLikeProject(t *testing.T) {
 	must(t, os.Chmod(l.path("deps/closed"), 0o500))
 	t.Cleanup(func() { _ = os.Chmod(l.path("deps/closed"), 0o700) })
 	l.prepare(1, "x", 1, l.base)
+	bare := newLine(t, "a.txt", "a\n")
+	if like, _, why, err := bare.slots.LikeProject(t.Context(), bare.claim(1, "", 0, bare.base)); like != nil || why != "" || err != nil {
+		t.Errorf("there is nothing to copy: %v, %q, %v", like, why, err)
+	}
 	for range 2 { // the second finds what a killed manager left
 		like, _, why, err := l.slots.LikeProject(t.Context(), l.claim(1, "", 0, l.base))
 		must(t, err)

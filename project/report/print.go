@@ -174,7 +174,7 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 	o.Field(2, "in place of", s.Replaces)
 	if how := verifiedBy[s.VerifiedBy]; how != "" {
 		if s.VerifiedBy == byJudge {
-			how += ": " + map[bool]string{true: "it has no gates", false: "its gates were green before the work"}[len(s.Gates) == 0]
+			how += ": " + map[bool]string{true: "it has no gates", false: "no gate was red before the work and is green now"}[len(s.Gates) == 0]
 		}
 		o.Item(2, o.Mark("≈"), " ", how)
 	}

@@ -51,7 +51,7 @@ const (
 	byGatesAndJudge = "gates_and_judge"
 	byGates         = "gates" // no usable answer came from the judge
 	byJudge         = "judge" // there were no gates
-	// The same if every gate was green before the work began: they prove nothing.
+	// No gate shows that the work is done: each was green before the work, or is as red as it was.
 	byUnproven = "unproven"
 	byOriginal = "fork"   // taken over from the boulder that this one is a fork of
 	byRecord   = "record" // recorded as completed, without evidence
@@ -81,7 +81,7 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	proves := false
 	for i := range s.Gates {
 		s.Gates[i].GreenBefore = s.Gates[i].Result == gatePassed && t.GreenBefore(s.Gates[i].Command)
-		proves = proves || !s.Gates[i].GreenBefore
+		proves = proves || s.Gates[i].Result == gatePassed && !s.Gates[i].GreenBefore
 		s.Gates[i].From = in.Boulder.GateOrigin(t, in.SubTasks, s.Gates[i].Command)
 	}
 	turn, found := in.Turns[t.ID]
