@@ -137,9 +137,7 @@ func openBolt(path string, opts Options) (db *DB, err error) {
 		NoStatistics: true,
 		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
 			f, err := os.OpenFile(name, flag|syscall.O_NOFOLLOW, perm)
-			if db.file = f; err == nil && flag&os.O_CREATE != 0 {
-				_ = f.Chmod(perm) // despite the umask; fails only for another user's file
-			}
+			db.file = f
 			return f, err
 		},
 	})
