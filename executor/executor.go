@@ -41,8 +41,8 @@ type Slots interface {
 	// a [boulder.SetUpError]. An error that a retry may cure wraps [boulder.ErrTrouble].
 	Prepare(ctx context.Context, c boulder.SlotClaim) (Slot, error)
 	// LikeProject returns a copy of the project at c.From with all ignored files of the project, without set-up, to see
-	// what commands do in the project. remove has to be called. No copy: why says why
-	// there is none; empty, if the project has no ignored files.
+	// what commands do in the project. remove has to be called. No copy: why says why there is none; it is empty if the
+	// project has no ignored files.
 	LikeProject(ctx context.Context, c boulder.SlotClaim) (like Slot, remove func() error, why string, err error)
 	// Integrate merges a result onto a tip. It returns the merged tree, and a commit of it unless files conflict.
 	Integrate(ctx context.Context, tip, result, message string, at time.Time) (commit, tree string, conflicts []string, err error)
