@@ -114,7 +114,7 @@ func (s *Slot) copyTrees(ctx context.Context, names []string) error {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
 			case err != nil:
-				return nil
+				return nil //nolint:nilerr // what cannot be read is left out
 			case d.IsDir() && d.Name() == stateDir:
 				return fs.SkipDir
 			case d.IsDir():
@@ -137,7 +137,7 @@ func (s *Slot) copyTrees(ctx context.Context, names []string) error {
 func (s *Slot) copyLink(from, to *os.Root, name string) error {
 	target, err := from.Readlink(name)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // it is gone, or cannot be read
 	}
 	if inside, err := filepath.Rel(s.slots.project.root, target); err == nil && filepath.IsAbs(target) && filepath.IsLocal(inside) {
 		target = filepath.Join(s.dir, inside)

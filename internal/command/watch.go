@@ -39,8 +39,8 @@ func watches(words []string) string {
 		return ""
 	}
 	name, args := path.Base(words[0]), words[1:]
-	has := func(any ...string) bool {
-		return slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(any, arg) })
+	has := func(flags ...string) bool {
+		return slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(flags, arg) })
 	}
 	once := has("--watch=false", "--no-watch", "--watchAll=false", "--watch-all=false", "--run", "--single-run")
 	first := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
@@ -106,8 +106,7 @@ func watches(words []string) string {
 			return "leave -w out"
 		}
 	}
-	switch {
-	case !once && has("--watch", "--watchAll", "--watch-all", "--watch=true", "--watchAll=true", "--watch=forever"):
+	if !once && has("--watch", "--watchAll", "--watch-all", "--watch=true", "--watchAll=true", "--watch=forever") {
 		return "leave --watch out"
 	}
 	return ""
