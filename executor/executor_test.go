@@ -57,7 +57,8 @@ rules:
 	if want := []string{"hello.txt +1 -1 true", "out.txt +2 -0 true"}; !slices.Equal(changed, want) {
 		t.Errorf("diff: %q (%s), want %q", changed, e.Diff.Unavailable, want)
 	}
-	if len(a.bodies) < 3 || boulder.TypeOf(a.bodies[0]) != "subtask-start" || boulder.TypeOf(a.bodies[1]) != "turn-sent" {
+	// Before the session begins only the gates run.
+	if len(a.bodies) < 5 || boulder.TypeOf(a.bodies[2]) != "subtask-start" || boulder.TypeOf(a.bodies[3]) != "turn-sent" {
 		t.Fatalf("the intents were not reported first: %v", a.bodies)
 	}
 	var at []string // checkpoints
@@ -74,11 +75,11 @@ rules:
 	}
 	// A call is announced when it begins, and again only if it fails.
 	said := slices.DeleteFunc(a.activities(), func(s string) bool { return s == "" })
-	if len(said) > 0 && said[0] == "the model answered" { // if it came before the event of the todo list
-		said = said[1:]
+	if len(said) > 2 && said[2] == "the model answered" { // if it came before the event of the todo list
+		said = slices.Delete(said, 2, 3)
 	}
 	if want := []string{
-		"todo list", "write out.txt", "edit hello.txt", "bash: true", "read (failed)", "gate: test -f out.txt",
+		"gate, before the work begins: test -f out.txt", "gate, before the work begins: echo broken >&2; exit 3", "todo list", "write out.txt", "edit hello.txt", "bash: true", "read (failed)", "gate: test -f out.txt",
 		"gate: echo broken >&2; exit 3",
 	}; !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)

@@ -134,8 +134,8 @@ func TestEndlessAnswers(t *testing.T) {
 			if callError, ok := errors.AsType[*opencode.Error](err); !ok || callError.Op != "list messages" {
 				t.Errorf("the error is %#v", err)
 			}
-			if sent.Load() > 80<<20 {
-				t.Errorf("%d MiB were read", sent.Load()>>20)
+			if sent.Load() > 128<<20 { // the system's buffers may hold some 40 MiB that nobody reads
+				t.Errorf("%d MiB were sent", sent.Load()>>20)
 			}
 		})
 	}

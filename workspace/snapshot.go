@@ -91,7 +91,7 @@ func (w *Workspace) showHidden(ctx context.Context) error {
 		if paths == "" {
 			continue
 		}
-		if _, err := w.top().feed(ctx, paths, "update-index", bit, "-z", "--stdin"); err != nil {
+		if _, err := w.top().despiteFilters(ctx, paths, "update-index", bit, "-z", "--stdin"); err != nil {
 			return err
 		}
 	}
@@ -153,7 +153,7 @@ func (w *Workspace) touch(ctx context.Context, path string) (done bool, err erro
 		return false, err
 	}
 	entry := fmt.Sprintf("100644 %s\t%s\x00", strings.TrimSpace(blob), w.prefix+path)
-	if _, err = w.git.feed(ctx, entry, "update-index", "--add", "--replace", "-z", "--index-info"); err != nil {
+	if _, err = w.git.despiteFilters(ctx, entry, "update-index", "--add", "--replace", "-z", "--index-info"); err != nil {
 		return false, err
 	}
 	out, err := w.git.output(ctx, "ls-files", "--", ":(literal)"+path)
@@ -225,17 +225,20 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	err = r.add(ctx)
+	err = r.add(ctx, w.git)
 	if exitCode(err) == exitFatal {
 		if err = r.takeConverted(ctx, paths); err == nil {
-			err = r.add(ctx)
+			plain, configErr := w.git.withoutFilters(ctx)
+			if err = configErr; err == nil {
+				err = r.add(ctx, plain)
+			}
 		}
 	}
 	if exitCode(err) == 1 { // unreadable files, impossible names, embedded repositories without a commit; the rest is added
 		err = r.takeRefused(ctx)
 	}
 	if err == nil && r.entries.Len() > 0 {
-		_, err = w.git.feed(ctx, r.entries.String(), "update-index", "-z", "--index-info")
+		_, err = w.git.despiteFilters(ctx, r.entries.String(), "update-index", "-z", "--index-info")
 	}
 	if err != nil {
 		return "", err
@@ -247,12 +250,11 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 	return tree, err
 }
 
-func (r *recording) add(ctx context.Context) error {
+func (r *recording) add(ctx context.Context, g git) error {
 	args := []string{"add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"}
 	if r.sparse {
 		args = append(args, "--sparse") // also what is outside of the checked out part, but there
 	}
-	g := r.git
 	g.timeout = addTimeout
 	_, err := g.feed(ctx, r.specs.String(), args...)
 	return err
@@ -260,12 +262,12 @@ func (r *recording) add(ctx context.Context) error {
 
 // writeTree writes the tree. Git refuses unresolved conflicts: those left are outside of the project, and are dropped.
 func (w *Workspace) writeTree(ctx context.Context) (string, error) {
-	out, err := w.git.output(ctx, "write-tree", "--missing-ok")
+	out, err := w.git.despiteFilters(ctx, "", "write-tree", "--missing-ok")
 	if exitCode(err) == exitFatal {
 		if dropErr := w.dropConflicts(ctx); dropErr != nil {
 			return "", errors.Join(err, dropErr)
 		}
-		out, err = w.git.output(ctx, "write-tree", "--missing-ok")
+		out, err = w.git.despiteFilters(ctx, "", "write-tree", "--missing-ok")
 	}
 	return strings.TrimSpace(out), err
 }
@@ -276,6 +278,6 @@ func (w *Workspace) dropConflicts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.top().feed(ctx, list, "update-index", "--force-remove", "-z", "--stdin")
+	_, err = w.top().despiteFilters(ctx, list, "update-index", "--force-remove", "-z", "--stdin")
 	return err
 }

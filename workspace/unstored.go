@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -124,14 +125,22 @@ func (r *recording) takeRefused(ctx context.Context) error {
 // may have changed.
 func (w *Workspace) list(ctx context.Context) ([]string, error) {
 	args := append([]string{"ls-files", "-z", "--others", "--modified", "--exclude-standard", "--"}, w.scope...)
-	out, err := w.git.output(ctx, args...)
-	if exitCode(err) == exitFatal {
-		var plain git
-		if plain, err = w.git.withoutFilters(ctx); err == nil {
-			out, err = plain.output(ctx, args...)
-		}
-	}
+	out, err := w.git.despiteFilters(ctx, "", args...)
 	return slices.Compact(records(out)), err // conflicts are listed once per side
+}
+
+// despiteFilters is feed of a command that compares files with the index, where a filter fails: it counts files as changed
+// that may not be. Commands that write an index compare as well, with files that are as young as the index.
+func (g git) despiteFilters(ctx context.Context, in string, args ...string) (string, error) {
+	out, err := g.feed(ctx, in, args...)
+	if exitCode(err) != exitFatal {
+		return out, err
+	}
+	plain, configErr := g.withoutFilters(ctx)
+	if configErr != nil || len(plain.config) == len(g.config) {
+		return out, errors.Join(err, configErr)
+	}
+	return plain.feed(ctx, in, args...)
 }
 
 // withoutFilters returns git that reads and writes files as they are, where filters are configured.

@@ -3,9 +3,11 @@ package workspace_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -74,8 +76,19 @@ func TestWhatASlotCannotStore(t *testing.T) {
 				l.git("config", "filter.broken."+key, value)
 			}
 			base := strings.TrimSpace(l.git("rev-parse", "HEAD"))
+			l.git("config", "core.trustctime", "false")
 			s, in := l.prepare(1, "x", 1, base)
+			moment := time.Now().Add(-time.Hour).Truncate(time.Second)
+			must(t, os.Chtimes(in.path("f"), moment, moment))
+			refresh := exec.Command("git", "update-index", "--refresh")
+			refresh.Env = append(os.Environ(), "GIT_DIR="+l.path(".git"), "GIT_WORK_TREE="+in.dir, "GIT_INDEX_FILE="+in.dir+".index")
+			must(t, refresh.Run())
 			c.work(in)
+			// All in one moment: git then has to compare the contents.
+			if _, err := os.Stat(in.path("f")); err == nil {
+				must(t, os.Chtimes(in.path("f"), moment, moment))
+			}
+			must(t, os.Chtimes(in.dir+".index", moment, moment))
 			commit, _, err := s.Capture(t.Context(), "")
 			switch _, partly := errors.AsType[*boulder.UnstoredError](err); {
 			case c.names == "":
