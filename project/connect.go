@@ -129,7 +129,9 @@ func modelOf(flag string, names ...string) (ref providers.ModelRef, err error) {
 }
 
 func (p *Project) planner() *taskledger.Planner {
-	return &taskledger.Planner{Completer: p.completer, Model: p.ledger, Logger: p.log}
+	return &taskledger.Planner{
+		Completer: p.completer, Model: p.ledger, Logger: p.log, Warn: func(text string) { p.warn("%s", text) },
+	}
 }
 
 func (p *Project) judge() *progressledger.Judge {

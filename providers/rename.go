@@ -9,7 +9,7 @@ import (
 
 // renamed returns raw, which is valid JSON, with the keys of its objects spelled as T has them: models write dependsOn
 // or needs where depends_on was asked for, and a key that the decoder does not know would be lost. A field's tag also
-// lists other names, which may end with a *.
+// lists other names, which may end with a *. What still has no field goes to the field [Rest], if there is one.
 func renamed(raw json.RawMessage, to reflect.Type) json.RawMessage {
 	in := json.NewDecoder(bytes.NewReader(raw))
 	in.UseNumber() // keeps numbers as written
@@ -42,7 +42,7 @@ func rename(value any, to reflect.Type) (changed bool) {
 		}
 		for field := range to.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name == "" || name == "-" {
+			if name == "" || name == "-" || name == Rest {
 				continue
 			}
 			for key, given := range value {
@@ -55,8 +55,27 @@ func rename(value any, to reflect.Type) (changed bool) {
 			}
 			changed = rename(value[name], field.Type) || changed
 		}
+		changed = collectRest(value, to) || changed
 	}
 	return changed
+}
+
+// Rest is the key of a field, a map[string]any, that gets the keys of an answer which no other field has.
+const Rest = "*"
+
+func collectRest(value map[string]any, to reflect.Type) bool {
+	rest := map[string]any{}
+	for key, given := range value {
+		if known(Rest, to) && !known(key, to) {
+			rest[key] = given
+			delete(value, key)
+		}
+	}
+	if len(rest) == 0 {
+		return false
+	}
+	value[Rest] = rest
+	return true
 }
 
 // joined adds what a second name of a list holds.

@@ -22,8 +22,9 @@ const (
 )
 
 // Structured asks c until an answer decodes into a T and passes check. T is a struct of strings, booleans, lists and
-// such structs, with json tags. check may complete the value, is called once per candidate, and may be nil; the model
-// sees its error, so it says what is wrong and what would be right. used gets the cost of every call.
+// such structs, with json tags, and perhaps a field [Rest]. check may complete the value, is called once per candidate,
+// and may be nil; the model sees its error, so it says what is wrong and what would be right. used gets the cost of
+// every call.
 //
 // A bad answer is sent back with the exact reason, after 250 ms times the number of the repair. A cut answer is
 // requested again, shorter, with twice the original limit. Other errors are returned. After three repairs the error is
@@ -93,7 +94,8 @@ func Decode[T any](text string, check func(*T) error) (none T, problem error) {
 	return none, problem
 }
 
-// decodeObject decodes raw and, if a type does not match, [coerced] raw. It ignores unknown keys, which models add.
+// decodeObject decodes raw and, if a type does not match, [coerced] raw. It ignores unknown keys, which models add,
+// unless T has a field [Rest].
 func decodeObject[T any](raw json.RawMessage) (value T, err error) {
 	raw = renamed(raw, reflect.TypeFor[T]())
 	err = json.Unmarshal(raw, &value)

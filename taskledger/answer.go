@@ -20,6 +20,7 @@ type answer struct {
 	Reason      string          `json:"reason"`
 	NeedsPlan   *bool           `json:"needs_plan"` // nil: not said; then the number of sub-tasks decides
 	SubTasks    []answerSubTask `json:"sub_tasks"`
+	Rest        map[string]any  `json:"*"` // see [providers.Rest]
 }
 
 type answerSubTask struct {
@@ -36,6 +37,8 @@ type answerSubTask struct {
 	EmptyOK        bool     `json:"empty_ok"`
 	Outputs        []string `json:"outputs"`
 	Writes         []string `json:"writes"`
+
+	Rest map[string]any `json:"*"`
 }
 
 const (
@@ -78,7 +81,15 @@ func (a *answer) plan(req boulder.PlanRequest) (*boulder.Plan, error) {
 			addTo(&p.SubTasks[i].DependsOn, a.meant(name, p.SubTasks))
 		}
 	}
-	return p, feedback(a.repetitions(), problems(p))
+	if err := feedback(a.repetitions(), problems(p)); err != nil {
+		return nil, err
+	}
+	return p, feedback(a.lostOrder(p.SubTasks, func(_ int, name string) []string {
+		if id := a.meant(name, p.SubTasks); slices.ContainsFunc(p.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
+			return []string{id}
+		}
+		return nil
+	}))
 }
 
 // feedback returns what is sent back to the model, or nil if nothing is wrong.

@@ -28,6 +28,7 @@ type Planner struct {
 	Completer providers.Completer // answers; it retries ([providers.WithRetry]) and chooses the model
 	Model     string              // ledger model named in the seal, as provider/model; it is not sent
 	Logger    *slog.Logger
+	Warn      func(text string) // what the user should know about an answer; may be nil
 }
 
 // Plan turns a request into a valid plan, by the contract of orchestrator.Planner. A simple task, or one that must not
@@ -57,6 +58,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	case err != nil:
 		return nil, spent, fmt.Errorf("make a plan: %w", err)
 	}
+	p.warnOfUnread(&said)
 	p.Logger.DebugContext(ctx, "planned", "sub_tasks", len(said.SubTasks), "reason", said.Reason)
 	origin := boulder.OriginModel
 	if said.direct(req.Mode) {
@@ -102,6 +104,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if err != nil {
 		return boulder.Replacement{}, spent, err
 	}
+	p.warnOfUnread(&said)
 	p.Logger.DebugContext(ctx, "replanned",
 		"failed", req.Failed.ID, "sub_tasks", len(said.SubTasks), "reason", said.Reason)
 	made.Model = p.Model

@@ -323,3 +323,57 @@ func TestOtherNamesOfDependenciesCount(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a key is called: if it names other sub-tasks and depends_on does not order them, the model is asked, since they
+// would run at once. What depends_on says already is not lost, and a number by itself is an estimate.
+func TestUnreadKeysThatNameSubTasksGoBack(t *testing.T) {
+	t.Parallel()
+	const good = `,"depends_on":["a"]`
+	for _, c := range []struct {
+		keys, top string // of the second sub-task, and of the answer
+		goesBack  bool
+	}{
+		{`,"waits_for":["a"]`, "", true},
+		{`,"waits_for":"a"`, "", true},
+		{`,"upstream":["Add it"]`, "", true},
+		{`,"unblocks":[1]`, "", true},
+		{`,"waits_for":"#1"`, "", true},
+		{`,"links":[{"to":"a","type":"hard"}]`, "", true},
+		{`,"links":{"a":"its name"}`, "", true},
+		{`,"waits_for":"a, c"`, "", true},
+		{``, `,"edges":[["a","b"]]`, true},
+		{``, `,"dependencies":{"b":["a"]}`, true},
+		{``, `,"dependencies":[{"from":1,"to":[2]}],"order":["a","b"]`, true},
+		{good + `,"waits_for":["a"]`, "", false},
+		{good, `,"order":["a","b"]`, false},
+		{`,"estimate":1,"step":"1","tags":["ui"],"title":"Use it","number":2,"phases":[2]`, `,"first":"a","version":1`, false},
+	} {
+		answer := func(keys, top string) string {
+			return `{"goal":"g","needs_plan":true,"sub_tasks":[{"id":"a","subject":"Add it","description":"Do it"},` +
+				`{"id":"b","subject":"Use it","description":"Then that"` + keys + `}]` + top + `}`
+		}
+		m := answers(answer(c.keys, c.top), answer(good, ""))
+		p, _ := plan(t, m, boulder.PlanRequest{Task: longTask})
+		if went := len(m.Asked) == 2; went != c.goesBack || p.Origin() != boulder.OriginModel {
+			t.Errorf("%s%s: went back: %v, %+v", c.keys, c.top, went, p.SubTasks)
+		}
+		if told := m.Asked[len(m.Asked)-1].Messages; c.goesBack && !strings.Contains(told[len(told)-1].Text, "is not read, and it names") {
+			t.Errorf("%s%s: %+v", c.keys, c.top, told)
+		}
+	}
+}
+
+// Other keys are named to the user, unless they say nothing.
+func TestUnreadKeysAreNamed(t *testing.T) {
+	t.Parallel()
+	var said []string
+	p := planner(answers(`{"needs_plan":true,"risks":["x"],"note":"","sub_tasks":[{"id":"a","description":"Do it","estimate":2},` +
+		`{"id":"b","description":"Then that","estimate":3,"files":[],"depends_on":[],"done":false}]}`))
+	p.Warn = func(text string) { said = append(said, text) }
+	if _, _, err := p.Plan(t.Context(), boulder.PlanRequest{Task: longTask}); err != nil {
+		t.Fatal(err)
+	}
+	if len(said) != 1 || !strings.HasSuffix(said[0], `: "risks", "sub_tasks: estimate"`) {
+		t.Errorf("%q", said)
+	}
+}

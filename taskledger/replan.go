@@ -28,6 +28,9 @@ func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacemen
 	if err := feedback(told, problems(&boulder.Plan{Version: p.Version, Task: p.Task, SubTasks: r.joined(false)})); err != nil {
 		return made, err
 	}
+	if err := feedback(a.lostOrder(r.joined(true), r.named)); err != nil {
+		return made, err
+	}
 	r.rename()
 	r.inherit()
 	if r.repeats() {
@@ -174,6 +177,18 @@ func (r *replanner) meant(i int, name string, oldIDs []string) (own []int, old s
 		}
 	}
 	return nil, ""
+}
+
+// named returns the ids of the new and old sub-tasks that sub-task i calls name; with i -1, of new ones alone.
+func (r *replanner) named(i int, name string) (ids []string) {
+	own, old := r.meant(i, name, slices.Sorted(maps.Keys(r.old)))
+	for _, j := range own {
+		ids = append(ids, r.specs[j].ID)
+	}
+	if old != "" && i >= 0 {
+		ids = append(ids, old)
+	}
+	return ids
 }
 
 var numbered = text.Regexp(`^(.+)-\d{1,4}$`)

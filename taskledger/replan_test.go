@@ -143,6 +143,10 @@ func TestReplanTellsTheModelWhatIsWrong(t *testing.T) {
 		"circle": {
 			one(`{"id":"a","description":"x","depends_on":["b"]},{"id":"b","description":"y","depends_on":["a"]}`), "a → b → a",
 		},
+		"unread keys": {
+			one(`{"id":"a","description":"x","builds_on":["store"]},{"id":"b","description":"y","depends_on":["a"],"waits_for":"docs"}`),
+			`the key "builds_on" of sub-task "a" is not read, and it names "store"`,
+		},
 		"same":  {one(`{"description":"Do  it"},{"description":"do it"}`), "have the same description"},
 		"prose": {"Try again.", "no JSON"},
 		"the same plan": {

@@ -68,7 +68,7 @@ func Schema[T any](only map[string][]string, without ...string) json.RawMessage 
 		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			at := strings.TrimPrefix(path+"."+name, ".")
-			if !slices.Contains(without, at) {
+			if name != providers.Rest && !slices.Contains(without, at) {
 				fields = append(fields, fmt.Sprintf("%q:%s", name, of(f.Type, at)))
 				names = append(names, fmt.Sprintf("%q", name))
 			}
