@@ -317,8 +317,8 @@ var _ Submitter = (*service)(nil)
 
 // Submit runs a boulder on its own goroutine, and returns when its first event is on disk.
 //
-// One that was judged by another model is refused unless the request names the server's: its evidence goes only where
-// the user chose.
+// One that was judged by another model, or by OpenCode's own choice (none is stored then), is refused unless the request
+// names the server's: its evidence goes only where the user chose.
 func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 	if req.Engine != "" {
 		return "", fmt.Errorf("%w: this server runs boulders itself: stop it, and start `manager-%s gateway`", boulder.ErrRefused, req.Engine)
@@ -330,10 +330,10 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 	}
 	if req.Resume != "" && req.LedgerModel == "" {
 		there, err := s.DB.Get(ctx, req.Resume)
-		if judge := there.Boulder.LedgerModel; err == nil && judge != "" && judge != s.p.ledger {
+		if judge := there.Boulder.LedgerModel; err == nil && judge != s.p.ledger {
 			return "", fmt.Errorf("%w: the server plans and judges with %s, boulder %s with %s: stop the server, and run"+
-				" `manager resume %s`, with --ledger-model for another judge",
-				boulder.ErrRefused, cmp.Or(s.p.ledger, "the default model"), req.Resume, judge, req.Resume)
+				" `manager resume %s`, with --ledger-model for another judge", boulder.ErrRefused,
+				cmp.Or(s.p.ledger, "the default model"), req.Resume, cmp.Or(judge, "the default model"), req.Resume)
 		}
 	}
 	s.mu.Lock()
