@@ -22,15 +22,16 @@ func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacemen
 	fill(p)
 	r := &replanner{
 		answer: a, req: req, specs: p.SubTasks, old: dependables(req),
-		replaces: make([]*boulder.SubTask, n), newDeps: make([][]int, n),
+		replaces: make([]*boulder.SubTask, n), newDeps: make([][]int, n), repeated: make([]string, n),
 	}
-	told := slices.Concat(a.repetitions(), r.findReplaced(), r.findDependencies())
+	told := slices.Concat(a.repetitions(), r.findReplaced(), r.findDependencies(), r.findRepeated())
 	if err := feedback(told, problems(&boulder.Plan{Version: p.Version, Task: p.Task, SubTasks: r.joined(false)})); err != nil {
 		return made, err
 	}
 	if err := feedback(a.lostOrder(r.joined(true), r.named)); err != nil {
 		return made, err
 	}
+	r.trim()
 	r.rename()
 	r.inherit()
 	if r.repeats() {
@@ -52,6 +53,7 @@ type replanner struct {
 	specs    []boulder.Spec     // DependsOn has old sub-tasks only
 	replaces []*boulder.SubTask // by spec; nil: none
 	newDeps  [][]int            // by spec: dependencies on others of the answer
+	repeated []string           // by spec: the done or kept sub-task with the same description
 	old      map[string]string  // subjects, by id, of the done or kept sub-tasks that new ones may depend on
 }
 

@@ -37,11 +37,11 @@ func replanRequest() boulder.ReplanRequest {
 		Failed: toggle, Replaced: []boulder.SubTask{toggle, wire},
 		Done: []boulder.SubTask{{
 			ID: "store", Subject: "Store the theme", Status: boulder.SubTaskCompleted, Summary: "It is stored.",
-			Output: "settings key: theme",
+			Description: "Write the key theme.", Output: "settings key: theme",
 		}},
 		Kept: []boulder.SubTask{
 			{ID: "docs", Subject: "Document it", Status: boulder.SubTaskInProgress},
-			{ID: "ads", Subject: "Advertise it", Status: boulder.SubTaskBlocked},
+			{ID: "ads", Subject: "Advertise it", Description: "Advertise it.", Status: boulder.SubTaskBlocked},
 		},
 		Taken: []string{"store", "toggle", "wire", "docs", "ads", "older", "toggle-2"},
 	}
@@ -118,6 +118,26 @@ func TestReplanMapsReplacedDependencies(t *testing.T) {
 	}
 }
 
+// What is done or kept is not done again: others depend on it instead, and still on what its repetition would have waited for.
+func TestReplanTrimsCompletedWork(t *testing.T) {
+	t.Parallel()
+	got, usage, err := replan(t, answers(`{"sub_tasks":[{"id":"p","description":"Make the page."},`+
+		`{"id":"s","subject":"Store","description":"write the key  theme.","depends_on":["p","docs"],"replaces":"toggle","gates":["x"]},`+
+		`{"id":"s2","description":"Document the setting.","depends_on":["s"]},`+
+		`{"id":"use","description":"Use both.","depends_on":["s2","p","store"]}]}`), func() boulder.ReplanRequest {
+		req := replanRequest()
+		req.Kept[0].Description = "Document the setting."
+		return req
+	}())
+	if err != nil || usage.Calls != 1 || len(got.Replaces) != 0 || len(got.SubTasks) != 2 {
+		t.Fatalf("%+v, %+v, %v", got, usage, err)
+	}
+	if p, use := got.SubTasks[0], got.SubTasks[1]; p.ID != "p" || use.ID != "use" || !slices.Equal(use.DependsOn, []string{"store", "docs", "p"}) ||
+		!slices.Contains(use.Gates, "go test ./settings") || slices.Contains(use.Gates, "x") {
+		t.Errorf("%+v\n%+v", p, use)
+	}
+}
+
 func TestReplanTellsTheModelWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	one := func(spec string) string { return `{"reason":"r","sub_tasks":[` + spec + `]}` }
@@ -147,8 +167,16 @@ func TestReplanTellsTheModelWhatIsWrong(t *testing.T) {
 			one(`{"id":"a","description":"x","builds_on":["store"]},{"id":"b","description":"y","depends_on":["a"],"waits_for":"docs"}`),
 			`the key "builds_on" of sub-task "a" is not read, and it names "store"`,
 		},
-		"same":  {one(`{"description":"Do  it"},{"description":"do it"}`), "have the same description"},
-		"prose": {"Try again.", "no JSON"},
+		"the subject of what is done": {
+			one(`{"id":"a","subject":"store  the Theme","description":"x"},{"id":"b","description":"y","depends_on":["a"]}`),
+			`sub-task "a" repeats "store", which is done: leave it out and build on that one`,
+		},
+		"what is kept, and cannot be waited for": {
+			one(`{"id":"a","description":"advertise  It."},{"id":"b","description":"y"}`), `sub-task "a" repeats "ads", which is kept`,
+		},
+		"nothing new": {one(`{"id":"a","description":"Write the key theme."}`), "all of these sub-tasks are done or kept already"},
+		"same":        {one(`{"description":"Do  it"},{"description":"do it"}`), "have the same description"},
+		"prose":       {"Try again.", "no JSON"},
 		"the same plan": {
 			one(`{"id":"t","replaces":"toggle","subject":"Add the toggle","description":"Add a toggle to the settings page.",` +
 				`"success_criteria":["It is saved"]},{"id":"w","subject":"Wire it up","description":"use the  setting.",` +
@@ -250,8 +278,9 @@ func drawReplan(t *rapid.T) (boulder.ReplanRequest, string) {
 		req.Replaced = append(req.Replaced, sub)
 	}
 	req.Failed = req.Replaced[0]
-	req.Done = []boulder.SubTask{{ID: "c", Subject: "Sc", Status: boulder.SubTaskCompleted}}
-	req.Kept = []boulder.SubTask{{ID: "d", Subject: "Sd", Status: rapid.SampledFrom([]boulder.SubTaskStatus{
+	work := rapid.SampledFrom([]string{"", "do it", "do 0", "Do  1", "do 2"}) // done already, or to be done by others
+	req.Done = []boulder.SubTask{{ID: "c", Subject: "Sc", Description: work.Draw(t, "done"), Status: boulder.SubTaskCompleted}}
+	req.Kept = []boulder.SubTask{{ID: "d", Subject: "Sd", Description: work.Draw(t, "kept for"), Status: rapid.SampledFrom([]boulder.SubTaskStatus{
 		boulder.SubTaskPending, boulder.SubTaskInProgress, boulder.SubTaskBlocked,
 	}).Draw(t, "kept")}}
 	var specs []string
@@ -304,6 +333,12 @@ func fits(t rapid.TB, req boulder.ReplanRequest, got boulder.Replacement) {
 	for _, s := range got.SubTasks {
 		if slices.Contains(req.Taken, s.ID) || len(s.ID) > 64 || strings.TrimSpace(s.Description) == "" {
 			t.Fatalf("%+v", s)
+		}
+		for _, other := range slices.Concat(req.Done, req.Kept) {
+			same := func(a, b string) bool { return a != "" && strings.EqualFold(strings.Join(strings.Fields(a), " "), b) }
+			if same(other.Description, s.Description) || same(other.Subject, s.Subject) {
+				t.Fatalf("%+v repeats %+v", s, other)
+			}
 		}
 		own := slices.DeleteFunc(slices.Clone(s.DependsOn), func(id string) bool { return old[id] })
 		nodes = append(nodes, dag.Node{ID: s.ID, DependsOn: own})
