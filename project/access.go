@@ -303,7 +303,7 @@ func (p *Project) Order(
 
 // Message returns the text of an error for the user. Of a refusal it returns only the reason.
 func Message(err error) string {
-	said := strings.TrimRight(err.Error(), "\n")
+	said := strings.TrimRight(text.Error(err), "\n")
 	if _, why, refused := strings.Cut(said, boulder.ErrRefused.Error()+": "); refused {
 		return why
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project/internal/config"
@@ -181,13 +182,13 @@ func Getenv(environ []string, name string) string {
 
 func (p *Project) note(format string, args ...any) {
 	if p.opts.Note != nil {
-		p.opts.Note(fmt.Sprintf(format, args...))
+		p.opts.Note(text.Format(format, args...))
 	}
 }
 
 func (p *Project) warn(format string, args ...any) {
 	if p.opts.Warn != nil {
-		p.opts.Warn(fmt.Sprintf(format, args...))
+		p.opts.Warn(text.Format(format, args...))
 	}
 }
 

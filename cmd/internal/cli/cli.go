@@ -287,7 +287,7 @@ func (a *app) logger() *slog.Logger {
 
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintln(a.Stderr, text.Safe(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(a.Stderr, text.Safe(text.Format(format, args...)))
 	}
 }
 

@@ -99,7 +99,7 @@ func (d *doctor) look(ctx context.Context) *view.Doctor {
 		var err error
 		switch c.Detail, c.Do, err = check.look(ctx); {
 		case err != nil:
-			c.Finding, c.Detail, report.OK = view.Broken, err.Error(), false
+			c.Finding, c.Detail, report.OK = view.Broken, text.Error(err), false
 		case c.Do != "":
 			c.Finding = view.Notice
 		case c.Detail == "":

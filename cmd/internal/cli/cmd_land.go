@@ -149,9 +149,15 @@ func (a *app) deliver(ctx context.Context, ref string, how project.Land) (projec
 	if landed.NoPR != nil {
 		a.note("No pull request was made: %v\nMake it with `gh pr create --head %s`, or where %s is.", landed.NoPR, landed.Branch, landed.Remote)
 	}
-	if landed.Unsigned {
-		a.note("The commits are not signed, although commit.gpgsign is set. Sign them with: git rebase --exec 'git commit --amend --no-edit -S' %s %s",
-			project.Short(landed.Of.Boulder.Base), landed.Branch)
+	switch sign := fmt.Sprintf("git rebase --exec 'git commit --amend --no-edit -S' %s %s", project.Short(landed.Of.Boulder.Base), landed.Branch); {
+	case !landed.Unsigned:
+	case how.DryRun:
+		a.note("The commits would not be signed, although commit.gpgsign is set.")
+	case how.How == boulder.LandedPR: // signed commits are others, and replace those that were pushed
+		a.note("The commits are not signed, although commit.gpgsign is set. Sign them, and replace what was pushed, with: %s && git push --force-with-lease %s %s",
+			sign, landed.Remote, landed.Branch)
+	default:
+		a.note("The commits are not signed, although commit.gpgsign is set. Sign them with: %s", sign)
 	}
 	return landed, nil
 }
@@ -229,7 +235,7 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 	if err != nil {
 		return err
 	}
-	if how == "-p" && !terminal(a.Stdout) {
+	if how == "-p" && (a.json || !terminal(a.Stdout)) {
 		how = "--binary" // so that git apply takes it
 	}
 	changes, err := project.Changes(&b.Snapshot, b.Events, of.ID)

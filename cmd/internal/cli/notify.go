@@ -219,5 +219,5 @@ func (a *app) warnOfUnwritten(ctx context.Context) {
 
 // warn prints a problem that does not change the result.
 func (a *app) warn(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, "manager: warning: %s\n", text.Safe(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.Stderr, "manager: warning: %s\n", text.Safe(text.Format(format, args...)))
 }
