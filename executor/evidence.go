@@ -143,13 +143,10 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	if !own {
 		return
 	}
-	switch tokens := m.Info.Tokens; {
-	case m.Info.Compacted:
+	if m.Info.Compacted {
 		e.Compactions++
-	case tokens == opencode.Tokens{}: // the provider counts no tokens: estimate
-		r.output += int64(utf8.RuneCountInString(said) / 4)
-	default:
-		r.output += tokens.Output
+	} else { // a provider that counts none, or nonsense, gets an estimate
+		r.output += cmp.Or(m.Info.Tokens.Output, int64(utf8.RuneCountInString(said)/4))
 	}
 	if said != "" {
 		e.FinalMessage = text.Excerpt(said, finalMessageKept, text.Start)

@@ -90,7 +90,7 @@ func TestEndings(t *testing.T) {
 		r := reading{evidence: boulder.Evidence{ToolCount: test.tools}}
 		turn.readMessage(&r, opencode.Message{
 			Info: opencode.MessageInfo{
-				Role: opencode.RoleAssistant, Finish: test.finish, Tokens: opencode.Tokens{Output: test.tokens},
+				Role: opencode.RoleAssistant, Finish: test.finish, Tokens: opencode.Tokens{Input: 9, Output: test.tokens},
 			},
 			Parts: []opencode.Part{{Type: opencode.PartText, Text: test.says}},
 		}, true)

@@ -238,6 +238,20 @@ func TestPartsOfUnexpectedShapeAreKept(t *testing.T) {
 	}
 }
 
+// What is made of usage (budgets, rules about short turns) need not expect counts that no call can have.
+func TestImpossibleTokensDoNotCount(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{
+		`{"input":-5,"output":-1000000,"reasoning":7,"cache":{"read":-1,"write":-1}}`,
+		`{"input":9223372036854775808,"output":1e300,"reasoning":7,"cache":{"read":1e13,"write":-1e300}}`,
+	} {
+		var got Tokens
+		if err := json.Unmarshal([]byte(data), &got); err != nil || got != (Tokens{Reasoning: 7}) {
+			t.Errorf("%s: %+v, %v", data, got, err)
+		}
+	}
+}
+
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	format := regexp.MustCompile(`^msg_[0-9a-f]{12}[0-9A-Za-z]{14}$`)

@@ -28,16 +28,23 @@ type Tokens struct {
 	CacheWrite int64
 }
 
-// UnmarshalJSON reads OpenCode's form.
+// UnmarshalJSON reads OpenCode's form. Providers report what they like: counts that no call can have are 0, as in
+// boulder.Usage.Sane.
 func (t *Tokens) UnmarshalJSON(data []byte) error {
 	var in struct {
 		Input, Output, Reasoning float64
 		Cache                    struct{ Read, Write float64 }
 	}
 	_ = json.Unmarshal(data, &in) // odd values count as 0
+	count := func(n float64) int64 {
+		if n < 0 || n > 1e12 {
+			return 0
+		}
+		return int64(n)
+	}
 	*t = Tokens{
-		Input: int64(in.Input), Output: int64(in.Output), Reasoning: int64(in.Reasoning),
-		CacheRead: int64(in.Cache.Read), CacheWrite: int64(in.Cache.Write),
+		Input: count(in.Input), Output: count(in.Output), Reasoning: count(in.Reasoning),
+		CacheRead: count(in.Cache.Read), CacheWrite: count(in.Cache.Write),
 	}
 	return nil
 }

@@ -158,6 +158,23 @@ func TestEveryCallOfAQuestionIsBilled(t *testing.T) {
 	}
 }
 
+// What a provider cannot mean does not count, or it would take back what other calls used of a budget.
+func TestImpossibleUsageDoesNotCount(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{-1_000_000, 1 << 62} {
+		odd := yes()
+		odd.InputTokens, odd.OutputTokens = n, n
+		s := newScene(t, nil, says(odd))
+		resp, err := s.config().Complete(t.Context(), s.question())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := resp.Usage; u.Tokens() != 0 || u.Cost != 0 {
+			t.Errorf("%d: usage %v", n, u)
+		}
+	}
+}
+
 // OpenCode would ask a model that calls missing tools forever, at about ten calls a second.
 func TestRunawayModelIsStopped(t *testing.T) {
 	t.Parallel()
