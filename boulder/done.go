@@ -25,6 +25,12 @@ const Promise = "<promise>DONE</promise>"
 // DoneMarker is the default of [Diversion.Marker] (seed 003, FR-015).
 const DoneMarker = "BLOCKER_DIVERTER_DONE!"
 
+// DoneWhen are criteria of completion as a file names them.
+type DoneWhen []string
+
+// Words returns [DoneWords].
+func (DoneWhen) Words() []string { return DoneWords() }
+
 // DoneWords lists all criteria in the order in which users see them.
 func DoneWords() []string {
 	return []string{DoneTodos, DoneDiagnostics, DoneTests, DonePromise, DoneJudge}

@@ -22,8 +22,8 @@ type Plan struct {
 	Goal        string    `json:"goal,omitempty"`        // one line
 	Constraints []string  `json:"constraints,omitempty"` // verbatim into every brief
 	Facts       Facts     `json:"facts,omitzero"`
-	Model       string    `json:"model,omitempty"`                                // default for sub-tasks
-	DoneWhen    []string  `json:"done_when,omitempty" yaml:"done_when,criterion"` // of sub-tasks that name none
+	Model       string    `json:"model,omitempty"`                      // default for sub-tasks
+	DoneWhen    DoneWhen  `json:"done_when,omitempty" yaml:"done_when"` // of sub-tasks that name none
 	Isolation   Isolation `json:"isolation,omitempty"`
 	// IntegrationGates must exit 0 on every combined tree of an isolated run.
 	IntegrationGates []string          `json:"integration_gates,omitempty"`
@@ -69,7 +69,7 @@ type Spec struct {
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"` // what dependents need from it
 	Writes         []string `json:"writes,omitempty"`  // file patterns; sub-tasks with overlapping ones never run at once
-	DoneWhen       []string `json:"done_when,omitempty" yaml:"done_when,criterion"`
+	DoneWhen       DoneWhen `json:"done_when,omitempty" yaml:"done_when"`
 	Budget         *Budget  `json:"budget,omitempty"`
 }
 

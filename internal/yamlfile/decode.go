@@ -122,6 +122,7 @@ func (d *decoder) list(path string, n *yaml.Node, to reflect.Value, option strin
 		d.wrongKind(path, n, "a list", "begin each entry with a dash")
 		return
 	}
+	option = itemOption(to.Type(), option)
 	all := reflect.MakeSlice(to.Type(), len(items), len(items))
 	for i, item := range items {
 		at := path

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -22,22 +21,18 @@ type scalar struct {
 
 // scalarOf returns the scalar of a type, with the option in its field's tag:
 //
-//	off        the word off stands for -1 in a whole number, and for 0 in everything else
-//	count      1500, 200k or 2M
-//	dollars    5, 0.50 or $5
-//	share      from 0 to 1, or off
-//	criterion  one of [boulder.DoneWords]
+//	off      the word off stands for -1 in a whole number, and for 0 in everything else
+//	count    1500, 200k or 2M
+//	dollars  5, 0.50 or $5
+//	share    from 0 to 1, or off
 //
-// A string type with a method Words accepts only these words.
+// A string type with a method Words accepts only these words, and so do the texts of such a list type. A whole number of
+// 64 bits that is no count is a duration.
 func scalarOf(t reflect.Type, option string) (s scalar) {
 	is := &jsonschema.Schema{}
 	s.schema = is
-	limited, isLimited := reflect.Zero(t).Interface().(interface{ Words() []string })
+	words := wordsOf(t)
 	switch kind := t.Kind(); {
-	case t == reflect.TypeFor[time.Duration](), t == reflect.TypeFor[boulder.Duration]():
-		s.wanted = "a duration of more than 0 as 90s, 10m or 1h30m"
-		is.Type, is.Pattern = "string", `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`
-		s.read = parsed(time.ParseDuration, func(period time.Duration) bool { return period > 0 })
 	case t == reflect.TypeFor[time.Time]():
 		s.wanted, is.Type = "a time as 2026-01-31T12:00:00Z", "string"
 		s.read = parsed(func(text string) (time.Time, error) { return time.Parse(time.RFC3339, text) }, nil)
@@ -54,6 +49,10 @@ func scalarOf(t reflect.Type, option string) (s scalar) {
 	case option == "share":
 		s.wanted, is.Type, is.Minimum, is.Maximum = "a number from 0 to 1 as 0.8", "number", new(0.0), new(1.0)
 		s.read = parsed(number, func(n float64) bool { return n >= 0 && n <= 1 })
+	case kind == reflect.Int64:
+		s.wanted = "a duration of more than 0 as 90s, 10m or 1h30m"
+		is.Type, is.Pattern = "string", `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`
+		s.read = parsed(time.ParseDuration, func(period time.Duration) bool { return period > 0 })
 	case kind == reflect.Float64:
 		s.wanted, is.Type = "a number", "number"
 		s.read = parsed(number, nil)
@@ -63,11 +62,10 @@ func scalarOf(t reflect.Type, option string) (s scalar) {
 	case kind == reflect.Bool:
 		s.wanted, is.Type = "true or false", "boolean"
 		s.read = func(text string) (any, bool) { return text == "true", text == "true" || text == "false" }
-	case option == "criterion":
-		s.oneOf(boulder.DoneWords())
-		s.do = "commands that must pass belong under gates"
-	case isLimited:
-		s.oneOf(limited.Words())
+	case words != nil:
+		s.oneOf(words)
+	case strings.Contains(option, listWords):
+		s.oneOf(strings.Split(option, listWords))
 	case kind == reflect.String:
 		s.wanted, s.do, is.Type = "a text", "write it as one text, between quotes if need be", "string"
 		s.read = func(text string) (any, bool) { return text, true }
@@ -78,6 +76,24 @@ func scalarOf(t reflect.Type, option string) (s scalar) {
 		s.orOff(t.Kind() == reflect.Int)
 	}
 	return s
+}
+
+// listWords joins the words of a list type in the option of its texts.
+const listWords = "|"
+
+func itemOption(list reflect.Type, option string) string {
+	if words := wordsOf(list); words != nil {
+		return strings.Join(words, listWords)
+	}
+	return option
+}
+
+// wordsOf returns the only words of a type; nil: it has none.
+func wordsOf(t reflect.Type) []string {
+	if limited, ok := reflect.Zero(t).Interface().(interface{ Words() []string }); ok {
+		return limited.Words()
+	}
+	return nil
 }
 
 func number(text string) (float64, error) {

@@ -20,7 +20,7 @@ func schema(t reflect.Type, option string) *jsonschema.Schema {
 	case kind == reflect.Map:
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: schema(t.Elem(), "")}
 	case kind == reflect.Slice:
-		items := schema(t.Elem(), option)
+		items := schema(t.Elem(), itemOption(t, option))
 		is := &jsonschema.Schema{Type: "array", Items: items}
 		if t.Elem().Kind() == reflect.String { // a single one needs no dash
 			is = anyOf(items.CloneSchemas(), is)

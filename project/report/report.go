@@ -1,8 +1,7 @@
 // Package report is the report of a boulder for a user who left it alone: what to do next, which questions wait, what
 // was not done and why, what was done and how it was verified, and what it cost.
 //
-// [New] makes a [Report] from stored records alone, without a model. All views share its printers of gates, verdicts,
-// changes and blockers. The package is pure: no clock, no files.
+// [New] makes a [Report] from stored records alone, without a model. The package is pure: no clock, no files, no printing.
 package report
 
 import (
@@ -65,6 +64,15 @@ type Report struct {
 	away    string          // the engine of [Input.Away], or empty
 	claimed map[string]bool // see [boulder.Claimed]
 }
+
+// Zone is the time zone of what people read: that of [Input.Now].
+func (r *Report) Zone() *time.Location { return r.zone }
+
+// Away reports whether another engine has the boulder, and this is an older copy.
+func (r *Report) Away() bool { return r.away != "" }
+
+// Claimed returns the files that sub-tasks changed for certain, see [boulder.Claimed].
+func (r *Report) Claimed() map[string]bool { return r.claimed }
 
 // Limit is a cool-down of a model that at least one sub-task waits for.
 type Limit struct {
@@ -191,7 +199,7 @@ func (r *Report) next() []Step {
 			add("look at what was changed", "manager diff -b %s", r.BoulderID)
 		}
 		undone := slices.IndexFunc(r.SubTasks, func(s SubTask) bool {
-			return !s.completed() && s.Status != boulder.SubTaskSkipped
+			return !s.Holds() && s.Status != boulder.SubTaskSkipped
 		})
 		if r.Status != boulder.Completed && undone >= 0 && !r.closed {
 			add("redo what is not done and keep what is done", "manager run --fork %s --from %s", r.BoulderID,
@@ -215,6 +223,32 @@ func (r *Report) next() []Step {
 		}
 	}
 	return steps
+}
+
+// Counts returns the tally, as "4 of 6 sub-tasks completed (1 with a red gate), 1 failed, 1 blocked".
+func (r *Report) Counts() string {
+	t := r.Tally
+	switch {
+	case t.Planned == 0:
+		return "nothing planned yet"
+	case r.loop != nil && r.Status == boulder.Completed:
+		return "all criteria hold"
+	case r.loop != nil && r.Status.Terminal():
+		return "the loop ended without success"
+	case r.loop != nil:
+		return "the loop is not over"
+	}
+	red := 0
+	for _, sub := range r.SubTasks {
+		if sub.Status == boulder.SubTaskCompleted && !sub.Holds() {
+			red++
+		}
+	}
+	pending := t.Planned - t.Completed - t.Failed - t.Blocked - t.Cancelled - t.Skipped - t.InProgress
+	return text.JoinedBy(", ", fmt.Sprintf("%d of %s completed%s", t.Completed, text.Plural(t.Planned, "sub-task"),
+		text.If(red > 0, fmt.Sprintf(" (%d with a red gate)", red))),
+		text.Some(t.Failed, "failed"), text.Some(t.Blocked, "blocked"), text.Some(t.Cancelled, "cancelled"),
+		text.Some(t.Skipped, "skipped"), text.Some(t.InProgress, "in progress"), text.Some(pending, "pending"))
 }
 
 // Choices counts, in words, what agents chose and were refused where they could not ask; empty if there is nothing.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -48,13 +47,13 @@ type SubTask struct {
 
 // Values of [SubTask.VerifiedBy].
 const (
-	byGatesAndJudge = "gates_and_judge"
-	byGates         = "gates" // no usable answer came from the judge
-	byJudge         = "judge" // there were no gates
+	ByGatesAndJudge = "gates_and_judge"
+	ByGates         = "gates" // no usable answer came from the judge
+	ByJudge         = "judge" // there were no gates
 	// No gate shows that the work is done: each was green before the work, or is as red as it was.
-	byUnproven = "unproven"
-	byOriginal = "fork"   // taken over from the boulder that this one is a fork of
-	byRecord   = "record" // recorded as completed, without evidence
+	ByUnproven = "unproven"
+	ByOriginal = "fork"   // taken over from the boulder that this one is a fork of
+	ByRecord   = "record" // recorded as completed, without evidence
 )
 
 func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
@@ -75,13 +74,13 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	}
 	for _, g := range t.Unverified() {
 		if g.Run == nil && t.Status == boulder.SubTaskCompleted {
-			s.Gates = append(s.Gates, Gate{Command: g.Command, Result: gateNotRun})
+			s.Gates = append(s.Gates, Gate{Command: g.Command, Result: GateNotRun})
 		}
 	}
 	proves := false
 	for i := range s.Gates {
-		s.Gates[i].GreenBefore = s.Gates[i].Result == gatePassed && t.GreenBefore(s.Gates[i].Command)
-		proves = proves || s.Gates[i].Result == gatePassed && !s.Gates[i].GreenBefore
+		s.Gates[i].GreenBefore = s.Gates[i].Result == GatePassed && t.GreenBefore(s.Gates[i].Command)
+		proves = proves || s.Gates[i].Result == GatePassed && !s.Gates[i].GreenBefore
 		s.Gates[i].From = in.Boulder.GateOrigin(t, in.SubTasks, s.Gates[i].Command)
 	}
 	turn, found := in.Turns[t.ID]
@@ -102,26 +101,26 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 		s.Remaining = v.Remaining
 	}
 	switch gated := len(s.Gates) > 0; {
-	case !s.completed():
+	case !s.Holds():
 	case in.Boulder.ForkOf != nil && t.Attempts == 0:
-		s.VerifiedBy = byOriginal
+		s.VerifiedBy = ByOriginal
 	case found && judged && proves:
-		s.VerifiedBy = byGatesAndJudge
+		s.VerifiedBy = ByGatesAndJudge
 	case found && judged:
-		s.VerifiedBy = byJudge
+		s.VerifiedBy = ByJudge
 	case found && gated && !proves:
-		s.VerifiedBy = byUnproven
+		s.VerifiedBy = ByUnproven
 	case found && gated:
-		s.VerifiedBy = byGates
+		s.VerifiedBy = ByGates
 	default:
-		s.VerifiedBy = byRecord
+		s.VerifiedBy = ByRecord
 	}
 	return s
 }
 
-// completed reports whether the sub-task is completed and all its gates hold.
-func (s *SubTask) completed() bool {
-	red := func(g Gate) bool { return g.Result != gatePassed && g.Result != gateNoWorse }
+// Holds reports whether the sub-task is completed and all its gates hold.
+func (s *SubTask) Holds() bool {
+	red := func(g Gate) bool { return g.Result != GatePassed && g.Result != GateNoWorse }
 	return s.Status == boulder.SubTaskCompleted && !slices.ContainsFunc(s.Gates, red)
 }
 
@@ -138,24 +137,25 @@ type Gate struct {
 	Output      string `json:"output,omitempty"` // tail, if the gate does not hold
 }
 
+// Values of [Gate.Result].
 const (
-	gatePassed   = "passed"
-	gateNoWorse  = "no_worse" // red, as it was before
-	gateFailed   = "failed"
-	gateTimedOut = "timed_out"
-	gateNotRun   = "not_run"
+	GatePassed   = "passed"
+	GateNoWorse  = "no_worse" // red, as it was before
+	GateFailed   = "failed"
+	GateTimedOut = "timed_out"
+	GateNotRun   = "not_run"
 )
 
 // NewGate makes the [Gate] of a run.
 func NewGate(g boulder.Gate) Gate {
-	to := Gate{Command: g.Command, Result: gateFailed, ExitCode: g.ExitCode, DurationMS: g.Duration.Milliseconds()}
+	to := Gate{Command: g.Command, Result: GateFailed, ExitCode: g.ExitCode, DurationMS: g.Duration.Milliseconds()}
 	switch {
 	case g.Green():
-		to.Result = gatePassed
+		to.Result = GatePassed
 	case g.NoWorse != "":
-		to.Result, to.Why = gateNoWorse, g.NoWorse
+		to.Result, to.Why = GateNoWorse, g.NoWorse
 	case g.TimedOut:
-		to.Result = gateTimedOut
+		to.Result = GateTimedOut
 	}
 	to.Output = text.If(!g.Holds(), g.Output)
 	return to
@@ -164,26 +164,17 @@ func NewGate(g boulder.Gate) Gate {
 // Text returns the sign of the result, and a phrase for it.
 func (g Gate) Text() (sign, how string) {
 	switch g.Result {
-	case gatePassed:
+	case GatePassed:
 		if g.GreenBefore {
 			return "≈", "passed, and was green before"
 		}
 		return "✓", "passed"
-	case gateNoWorse:
+	case GateNoWorse:
 		return "≈", "red, but no worse than before"
-	case gateTimedOut:
+	case GateTimedOut:
 		return "✗", "did not end in time"
-	case gateNotRun:
+	case GateNotRun:
 		return "✗", "did not run"
 	}
 	return "✗", fmt.Sprintf("failed with exit code %d", g.ExitCode)
-}
-
-// Print writes the result, and the end of the output of a gate that does not hold.
-func (g Gate) Print(o page.Out, depth int) {
-	sign, how := g.Text()
-	took := text.Millis(g.DurationMS) + text.Prefixed(", taken over from ", o.Plain(g.From))
-	o.Item(depth, o.Mark(sign), " gate ", how, ": ", o.Code(g.Command),
-		text.Prefixed(", ", o.Plain(text.Clip(g.Why, evidenceShown))), text.If(g.Result != gateNotRun, o.Dim(" ("+took+")")))
-	o.Output(depth+1, outputShown, g.Output)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/project/report"
+	"github.com/bouldermgr/manager/cmd/internal/view"
 )
 
 func TestBudgetFlag(t *testing.T) {
@@ -25,7 +25,7 @@ func TestBudgetFlag(t *testing.T) {
 	if got := f.subTasks["toggle"]; got != (boulder.Budget{Tokens: 1500}) {
 		t.Errorf("the sub-task's budget is %+v", got)
 	}
-	if got := report.Budget(&want); got != "2.0M tokens, $5.00, 8h00m, 20 attempts, 500 model calls" {
+	if got := view.Budget(&want); got != "2.0M tokens, $5.00, 8h00m, 20 attempts, 500 model calls" {
 		t.Errorf("in words: %q", got)
 	}
 }

@@ -274,7 +274,7 @@ func (a *app) showBlocker(ctx context.Context, id string) error {
 		return a.printJSON(item)
 	}
 	v, b := a.on(a.Stdout), &item.Blocker
-	item.Print(v, 0, true, time.Now())
+	view.PrintBlocker(v, &item, 0, true, time.Now())
 	if b.Status.Settled() {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
@@ -163,7 +163,7 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *report.Blocker, 
 	var all strings.Builder
 	whole, b := v, &item.Blocker
 	whole.Writer = &all
-	item.Print(whole, 0, true, time.Now())
+	view.PrintBlocker(whole, item, 0, true, time.Now())
 	fmt.Fprint(v, all.String())
 	if strings.Count(all.String(), "\n") > page.SizeOf(v.File).Height-4 { // the question has scrolled away
 		v.Say("")

@@ -22,7 +22,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
@@ -371,7 +371,7 @@ followed.
 `, view.WaitingOf(waiting).Text(), call)
 	for i := range waiting {
 		var s strings.Builder
-		waiting[i].Print(page.Out{Writer: &s}, 0, true, time.Now())
+		view.PrintBlocker(page.Out{Writer: &s}, &waiting[i], 0, true, time.Now())
 		fmt.Fprintf(a.Stdout, "\n%s\n", text.Indent(s.String(), "    "))
 	}
 	return nil

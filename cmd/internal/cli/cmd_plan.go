@@ -19,12 +19,11 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 )
@@ -160,7 +159,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 		return err
 	}
 	if len(o.doneWhen) > 0 {
-		plan.DoneWhen = o.doneWhen
+		plan.DoneWhen = boulder.DoneWhen(o.doneWhen)
 		if plan.Seal != nil {
 			plan.Seal.Hash = plan.Hash()
 		}
@@ -239,7 +238,7 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
-		a.note("Planned with %s (%s).", view.ModelName(a.Ledger()), report.Usage(usage))
+		a.note("Planned with %s (%s).", view.ModelName(a.Ledger()), view.Usage(usage))
 	}
 	return plan, nil
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/cmd/internal/web"
-	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
@@ -63,7 +63,7 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 			}
 			return errors.Join(o.write(a, made, func(to page.Out) {
 				to.Markdown = o.format == "markdown"
-				made.Print(to)
+				view.PrintReport(to, made)
 			}), err)
 		},
 	}
@@ -80,7 +80,7 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 // writeReport writes the report into the boulder's directory and returns its path, relative to the project.
 func (a *app) writeReport(made *report.Report) (string, error) {
 	var text bytes.Buffer
-	made.Print(page.Out{Writer: &text, Markdown: true})
+	view.PrintReport(page.Out{Writer: &text, Markdown: true}, made)
 	name := filepath.Join(made.BoulderID, "report.md")
 	if err := statedir.Write(a.Dir(), view.RunsDir+"/"+name, text.Bytes()); err != nil {
 		return "", err

@@ -25,7 +25,6 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -278,7 +277,7 @@ func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, 
 		err = errors.Join(a.printJSON(w), err)
 	case err == nil:
 		a.on(a.Stdout).Say(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s%s", w.BoulderID,
-			report.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
+			view.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
 			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+"."),
 			text.If(w.Unlanded, " Its results have not landed: manager land --files "+w.BoulderID+".")))
 	}
@@ -372,7 +371,7 @@ func stoppedError(d boulder.Snapshot, holder *project.Holder) error {
 	case b.Status != boulder.Paused:
 		return nothingLost(fmt.Errorf("%w: boulder %s was interrupted: %w", orchestrator.ErrWaiting, b.ID, errNotRun), d)
 	case !asks:
-		why = report.Stated(string(b.Status), why)
+		why = view.Stated(string(b.Status), why)
 	}
 	return nothingLost(fmt.Errorf("%w: %s", orchestrator.ErrWaiting, why), d)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/cmd/internal/view"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 )
@@ -119,7 +119,7 @@ func (m *model) text() []string {
 	r, now := m.seen, time.Now()
 	switch {
 	case m.ask != nil:
-		return m.printed(width, func(o page.Out) { m.ask.Print(o, 0, true, now) })
+		return m.printed(width, func(o page.Out) { view.PrintBlocker(o, m.ask, 0, true, now) })
 	case m.tab == onLog:
 		return m.log(width)
 	case m.tab == onStatus:

@@ -11,7 +11,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
@@ -93,7 +93,7 @@ func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 		left := text.If(b.Awaited && blockers.Waiting(&b.Blocker, now),
 			"("+text.Elapsed(b.Until.Sub(now).Truncate(time.Second))+" left) ")
 		rows = append(rows, []string{
-			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(report.Hardness(b.Hard)),
+			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(Hardness(b.Hard)),
 			text.If(over, string(b.Status)), text.If(width >= 100, o.Dim(string(b.Category))),
 			text.If(width >= 60, o.Cyan(text.Clip(cmp.Or(b.SubTaskID, b.SessionID), widest))), left + text.OneLine(b.Question),
 		})
@@ -127,7 +127,7 @@ func BlockersMarkdown(all []report.Blocker, now time.Time) string {
 		for i := range all {
 			if all[i].Hard == hard {
 				heading()
-				all[i].Print(o, 1, true, now)
+				PrintBlocker(o, &all[i], 1, true, now)
 			}
 		}
 	}

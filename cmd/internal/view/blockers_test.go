@@ -8,7 +8,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/testkit/golden/sample"
 )
@@ -37,7 +37,7 @@ func TestBlockersViews(t *testing.T) {
 			PrintBlockers(o, items, now)
 			for i := range items {
 				o.Say()
-				items[i].Print(o, 0, true, now)
+				PrintBlocker(o, &items[i], 0, true, now)
 			}
 		}))
 	}

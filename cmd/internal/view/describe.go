@@ -84,7 +84,7 @@ func Describe(e boulder.Event) Step {
 		s.say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
 			text.Plural(len(b.SubTasks), "sub-task"))
 	case boulder.StatusChanged: // synthesizing gets no line: the event right after it says more
-		s.say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", report.Stated(string(b.Status), b.Reason))
+		s.say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", Stated(string(b.Status), b.Reason))
 	case boulder.TakenUp:
 		s.say("", "resumed by another process")
 	case boulder.ClockMoved:
@@ -103,12 +103,12 @@ func Describe(e boulder.Event) Step {
 		s.say("»", "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace],
 			b.Reason+text.Prefixed("; ", report.GreenBefore(b.Baseline)))
 	case boulder.Landed:
-		s.say("", "results: %s", report.Landed(b))
+		s.say("", "results: %s", Landed(b))
 	case boulder.Archived:
 		s.say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
 	case boulder.UsageReport:
 		s.SubTask = b.SubTaskID
-		s.say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), report.Usage(b.Usage))
+		s.say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), Usage(b.Usage))
 	case boulder.TaskComplete:
 		first, _, _ := strings.Cut(b.Summary, "\n")
 		s.say("", "%s", joined(string(b.Status), first))
@@ -221,7 +221,7 @@ func (s *Step) ofSubTask(body boulder.Body) {
 		s.decide("replan-refused", b.Reason, "↻", "no new plan: %s", b.Reason)
 	case boulder.BudgetSet:
 		s.SubTask = b.SubTaskID
-		s.say("", "budget: %s", cmp.Or(report.Budget(&b.Budget), "none"))
+		s.say("", "budget: %s", cmp.Or(Budget(&b.Budget), "none"))
 	case boulder.BudgetWarning:
 		s.SubTask = b.SubTaskID
 		how := fmt.Sprintf("the %s budget is used up", b.Dimension)
@@ -249,7 +249,7 @@ func (s *Step) ofSubTask(body boulder.Body) {
 		s.SubTask = b.SubTaskID
 		s.decide("keep", kept, "✎", kept)
 	case boulder.BlockerRaised:
-		s.say("?", "%s blocker %s (%s): %s%s", report.Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
+		s.say("?", "%s blocker %s (%s): %s%s", Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
 			text.Prefixed("; chosen for now: ", b.Blocker.ChosenOption))
 		s.Step, s.Text = stepBlocker, s.Line
 	case boulder.BlockerSettled:
@@ -257,7 +257,7 @@ func (s *Step) ofSubTask(body boulder.Body) {
 		s.say("✎", "%s %s", b.BlockerID, settledText(b.Status, b.Allowed, b.Answer))
 		s.Step, s.Text = stepAnswer, s.Line
 	case boulder.SubTaskDone:
-		s.decide(string(b.Status), b.Summary, report.Sign(b.Status), "%s%s%s", report.Stated(string(b.Status), b.Summary),
+		s.decide(string(b.Status), b.Summary, Sign(b.Status), "%s%s%s", Stated(string(b.Status), b.Summary),
 			text.If(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")"),
 			text.If(len(b.Kept) > 0, " (as before, so kept: "+strings.Join(b.Kept, ", ")+")"))
 	default:

@@ -14,10 +14,9 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/executor"
-	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/project/report"
 )
 
 // How much of a transcript is shown, in lines. A cut text has a notice that names the file.
@@ -97,7 +96,7 @@ func (v *Transcript) Tell(l executor.Line) string {
 		if l.Finish == "tool-calls" && !v.verbose {
 			return "" // the tool's line says it
 		}
-		spent := text.If(l.Usage.Tokens() > 0, " · "+report.Usage(l.Usage))
+		spent := text.If(l.Usage.Tokens() > 0, " · "+Usage(l.Usage))
 		return v.o.Dim("answer ends: " + text.OneLine(cmp.Or(l.Finish, "no reason")) + spent)
 	}
 	return text.Clip(l.Type+" "+l.Text, lineShown)

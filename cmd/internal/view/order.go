@@ -7,10 +7,9 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/workspace"
 )
 
@@ -281,7 +280,7 @@ func (r *Redo) Print(o page.Out) {
 	if r.Why != "" {
 		o.Say("It stays because ", o.Plain(r.Why), ".")
 	}
-	o.Say(fmt.Sprintf("so far: %s, %s", report.Usage(r.Usage), text.Millis(r.Worked)))
+	o.Say(fmt.Sprintf("so far: %s, %s", Usage(r.Usage), text.Millis(r.Worked)))
 }
 
 // Stale is what `manager status --stale --json` prints: one object.

@@ -8,11 +8,10 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view/graph"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/dag"
-	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
-	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -165,7 +164,7 @@ func printSpec(o page.Out, mark, id string, s boulder.Spec) {
 		"empty ok", text.If(s.EmptyOK, "to have found nothing is a good result"),
 		"outputs", strings.Join(s.Outputs, ", "), "writes", strings.Join(s.Writes, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
 		"agent", s.Agent, "priority", text.If(s.Priority != boulder.Medium, string(s.Priority)))
-	o.Field(1, "budget", report.Budget(s.Budget))
+	o.Field(1, "budget", Budget(s.Budget))
 }
 
 func firstLines(s string, n int) string {
@@ -243,7 +242,7 @@ func (r *Graph) Draw(format string, o page.Out) string {
 	case "svg":
 		return g.SVG(nil)
 	}
-	return g.Text(o.Width(), func(status, text string) string { return o.As(report.Sign(boulder.SubTaskStatus(status)), text) })
+	return g.Text(o.Width(), func(status, text string) string { return o.As(Sign(boulder.SubTaskStatus(status)), text) })
 }
 
 // SVG returns the graph as a part of a page, see [graph.Graph.SVG].

@@ -7,11 +7,10 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/project/report"
 )
 
 // StatusAt returns the status after events, which are the first of a log, as if a process ran the boulder.
@@ -153,5 +152,5 @@ func RejudgedTotal(all []*Rejudged, model string) string {
 		against += map[bool]int{true: 1}[r.AgainstGates]
 	}
 	return fmt.Sprintf("%s judged again by %s: %d differ, %d are against the gates (%s).", text.Plural(len(all), "turn"),
-		ModelName(model), differ, against, report.Usage(used))
+		ModelName(model), differ, against, Usage(used))
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
-	"github.com/bouldermgr/manager/project/report"
 )
 
 // Report is the result of a command. encoding/json writes it for programs, Print for people. Later versions add fields,
@@ -159,7 +158,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		}
 		done = t.lines(r)[0]
 		line = text.JoinedBy(" · ", sign+" "+text.Clip(s.Subject, 100), ModelName(s.Model),
-			text.Millis(r.ElapsedMS), report.Usage(s.Usage))
+			text.Millis(r.ElapsedMS), Usage(s.Usage))
 	case boulder.SubTaskProgress:
 		if v.progress.repeated {
 			sign = ""
@@ -265,7 +264,7 @@ func (v *Run) frame(size page.Size, tick int) string {
 	if v.stopping {
 		say(t.Yellow, StoppingText)
 	} else if s.Boulder.Status == boulder.Paused {
-		say(t.Yellow, report.Stated("paused", s.Boulder.Reason)+"; continue, from any terminal, with:")
+		say(t.Yellow, Stated("paused", s.Boulder.Reason)+"; continue, from any terminal, with:")
 		say(t.Yellow, "manager resume "+s.Boulder.ID)
 	}
 	var live, waiting []row
@@ -350,7 +349,7 @@ func printSummary(o page.Out, id string, end boulder.TaskComplete, s *boulder.St
 		worked = "worked " + text.Elapsed(s.Boulder.Worked)
 	}
 	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), text.JoinedBy(" · ", o.Bold(id),
-		o.As(statusSign(end.Status), string(end.Status)), report.Usage(end.Usage), worked))
+		o.As(statusSign(end.Status), string(end.Status)), Usage(end.Usage), worked))
 	if !end.AllCompleted {
 		fmt.Fprintf(o, "To see why: manager show %s\n", id)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
@@ -71,17 +71,17 @@ func (s *Show) Print(o page.Out) {
 		loop = fmt.Sprintf("at most %s, ends after %s without progress",
 			text.Plural(l.Iterations, "turn"), text.Plural(l.Failures, "continuation"))
 	}
-	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), report.Words(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
+	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), Words(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
 	o.Text(1, b.Task)
 	o.Fields(1, "created", text.Stamp(b.CreatedAt), "updated", text.Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
-		"model", b.Model, "ledgers", b.LedgerModel, "usage", report.Usage(b.Usage), "fork of", fork,
+		"model", b.Model, "ledgers", b.LedgerModel, "usage", Usage(b.Usage), "fork of", fork,
 		"done when", strings.Join(b.DoneWhen, ", "), "loop", loop)
 	if b.Status == boulder.Paused {
 		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+b.ID))
 	}
 	o.Fields(1, "left at work", leftText(b.Left), "in place", b.Line.InPlace)
 	if l := b.Line.Landed; l != nil {
-		o.Field(1, "results", report.Landed(*l))
+		o.Field(1, "results", Landed(*l))
 	} else if b.Unlanded() {
 		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+b.ID+" --dry-run --files"))
 	}
@@ -117,10 +117,10 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	if c := t.Checkpoint; c != nil {
 		edit = fmt.Sprintf("%s:%d  %s", c.File, c.Line, c.Context)
 	}
-	o.Say(o.Mark(report.Sign(t.Status)), fmt.Sprintf(" %d. ", t.Position), o.Strong(t.Subject), "  ",
-		o.Faint(fmt.Sprintf("(%s) %s", t.ID, report.Words(t.Status))))
+	o.Say(o.Mark(Sign(t.Status)), fmt.Sprintf(" %d. ", t.Position), o.Strong(t.Subject), "  ",
+		o.Faint(fmt.Sprintf("(%s) %s", t.ID, Words(t.Status))))
 	o.Fields(1, "why", t.Reason, "replaces", replaces, "after", strings.Join(t.DependsOn, ", "), "model", t.Model,
-		"agent", t.Agent, "usage", text.If(t.Usage.Calls > 0, report.Usage(t.Usage)),
+		"agent", t.Agent, "usage", text.If(t.Usage.Calls > 0, Usage(t.Usage)),
 		"integrated", text.Prefixed("as commit ", t.Integrated),
 		"stalls", text.If(t.Stalls > 0, fmt.Sprint(t.Stalls)), "last edit", edit)
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
@@ -128,17 +128,17 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 			o.Field(1, "gate", fmt.Sprintf("%s (taken over from %s, which was replaced)", gate, from))
 		}
 	}
-	report.PrintGateHints(o, 1, t.GateHints)
+	printGateHints(o, 1, t.GateHints)
 	for _, g := range t.Baseline {
 		if !g.Green() && !t.MayStayRed(g.Command) && boulder.GateOf(t.NoGates, g.Command) == nil { // as it has to be
 			continue
 		}
 		o.Item(1, o.Dim("before it began:"))
-		report.NewGate(g).Print(o, 2)
+		printGate(o, report.NewGate(g), 2)
 	}
 	for _, b := range t.Blockers {
 		settled := text.If(b.Status.Settled(), "; "+settledText(b.Status, b.Allowed, b.Answer))
-		o.Field(1, "blocker", fmt.Sprintf("%s (%s): %s%s%s", b.ID, report.Hardness(b.Hard), b.Question,
+		o.Field(1, "blocker", fmt.Sprintf("%s (%s): %s%s%s", b.ID, Hardness(b.Hard), b.Question,
 			text.Prefixed("; chosen for now: ", b.Choice), settled))
 	}
 }
@@ -186,7 +186,7 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed ma
 		o.Item(depth+1, callMark(o.Paint, c.Tool, c.Status), " ",
 			text.Clip(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), wide), o.Dim(ended))
 	}
-	report.PrintChanges(o, depth, e.Diff, claimed)
+	printChanges(o, depth, e.Diff, claimed)
 	o.Fields(depth, "cannot be stored", strings.Join(e.Diff.Unstored, "; "))
 	o.Fields(depth, "outside of its writes", strings.Join(e.Outside, ", "), "changed in the project itself", strings.Join(e.Escaped, ", "),
 		"perhaps changed in the project itself", strings.Join(e.Strayed, ", "))
@@ -201,7 +201,7 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed ma
 	o.Field(depth, "diagnostic", text.Prefixed("and ", text.Some(len(e.Diagnostics)-shown, "more")))
 	o.Fields(depth, "diagnostics", text.If(e.NoServer, "no language server ran"), "promise", text.If(e.Promised, "given"))
 	for _, g := range e.Gates {
-		report.NewGate(g).Print(o, depth)
+		printGate(o, report.NewGate(g), depth)
 	}
 	at := e.Transcript
 	if _, err := os.Stat(filepath.Join(dir, at)); at != "" && errors.Is(err, fs.ErrNotExist) {
@@ -216,7 +216,7 @@ func verdict(o page.Out, depth int, v *boulder.Verdict) {
 		o.Item(depth, o.Red("overruled:"), " ", o.Plain(s))
 	}
 	remaining := slices.DeleteFunc(slices.Clone(v.Remaining), func(s string) bool { return slices.Contains(v.Overruled, s) })
-	report.PrintJudged(o, depth, v.Criteria, remaining, v.Completed)
+	printJudged(o, depth, v.Criteria, remaining, v.Completed)
 	o.Field(depth, "the judge saw", text.JoinedBy("; ",
 		text.If(v.IsStuck, "stuck"+text.Prefixed(": ", v.StuckReason)),
 		text.If(v.IsInLoop && !v.Completed, "a loop"),
@@ -346,7 +346,7 @@ func (r *Receipt) Print(o page.Out) {
 			style(text.Clip(name, 36)), text.Count(s.Usage.Tokens()), costText(s.Usage), text.Count(s.Usage.Calls),
 			text.Millis(s.WorkedMS), o.Dim(note),
 		})
-		if of := report.Budget(budget); of != "" {
+		if of := Budget(budget); of != "" {
 			rows = append(rows, []string{"  " + o.Faint("of "+of)})
 		}
 	}
@@ -356,7 +356,7 @@ func (r *Receipt) Print(o page.Out) {
 	}
 	for _, t := range r.SubTasks {
 		if len(t.Attempts) > 0 {
-			add(plain, t.ID+": "+t.Subject, t.spending, report.Words(t.Status), t.Budget)
+			add(plain, t.ID+": "+t.Subject, t.spending, Words(t.Status), t.Budget)
 		}
 		for _, a := range t.Attempts {
 			how := "interrupted"

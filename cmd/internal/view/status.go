@@ -9,7 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
@@ -85,9 +85,9 @@ const widestLabel = 20
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
 	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
-	shown := report.Words(shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied))
+	shown := Words(shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied))
 	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), shown), done,
-		o.Dim(report.Usage(s.Usage)), o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
+		o.Dim(Usage(s.Usage)), o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
 	if waiting := s.Waiting.Text(); waiting != "" {
 		o.Say(o.Yellow(waiting), ": ", o.Code(ClarifyHint))
@@ -114,7 +114,7 @@ func (s *Status) Print(o page.Out) {
 	}
 	switch {
 	case s.Status == boulder.Paused:
-		o.Say(o.Yellow(o.Plain(report.Stated("paused", s.Reason))))
+		o.Say(o.Yellow(o.Plain(Stated("paused", s.Reason))))
 		o.Say(resume)
 	case s.RunBy != nil, s.AtEvent > 0:
 	case s.Status == boulder.AwaitingApproval:

@@ -9,9 +9,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/project/report"
 )
 
 type column struct {
@@ -99,7 +98,7 @@ func (t *tasks) lines(rows ...row) []string {
 	var cells [][]string
 	for i := range rows {
 		r := &rows[i]
-		name, mark := text.OneLine(r.Subject), t.Mark(report.Sign(r.Status))
+		name, mark := text.OneLine(r.Subject), t.Mark(Sign(r.Status))
 		switch {
 		case r.live && !r.Stopped:
 			name, mark = t.Bold(r.name), cmp.Or(t.Cyan(t.spin), mark)

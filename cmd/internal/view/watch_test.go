@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/project"
 )
 

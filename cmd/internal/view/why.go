@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
@@ -90,7 +90,7 @@ func (w *Why) take(e boulder.Event) {
 		}
 		if slices.Contains(b.Blocked, t.ID) {
 			mine, s.Decision, s.Attempt, s.By = true, string(boulder.SubTaskBlocked), 0, of
-			s.Line = fmt.Sprintf("blocked: %q %s", of, report.Stated(string(b.Status), b.Summary))
+			s.Line = fmt.Sprintf("blocked: %q %s", of, Stated(string(b.Status), b.Summary))
 		}
 	case boulder.ReplanStarted:
 		if !mine && slices.Contains(b.Replaces, t.ID) {

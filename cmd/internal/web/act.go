@@ -13,10 +13,9 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/workspace"
 )
 
@@ -159,7 +158,7 @@ func (s *Site) landNow(r *http.Request) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return "Results: " + report.Landed(l.Landed) + ".", nil
+	return "Results: " + view.Landed(l.Landed) + ".", nil
 }
 
 // prepareRedo prepares a redo of the sub-task that the form names, or else of all that are out of date. redo is nil if

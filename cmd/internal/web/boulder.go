@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
@@ -112,7 +112,7 @@ func (s *Site) report(r *http.Request) (*Page, error) {
 	p := s.page("Report: "+text.Clip(b.Task, 70), "")
 	p.Event = b.Seq
 	p.add("crumbs", "", s.html("crumbs", b))
-	p.add("report", "", printed(s.Report(read.Reading).Print))
+	p.add("report", "", printed(func(o page.Out) { view.PrintReport(o, s.Report(read.Reading)) }))
 	return s.unread(p, err), nil
 }
 
@@ -226,7 +226,7 @@ func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snap
 	r, err := s.readRest(ctx, there, d, false)
 	p := s.page(text.Clip(d.Boulder.Task, 80), "")
 	p.Frozen, p.Style = true, template.CSS(s.style)
-	p.add("report", "", printed(s.Report(r.Reading).Print))
+	p.add("report", "", printed(func(o page.Out) { view.PrintReport(o, s.Report(r.Reading)) }))
 	s.addBoulder(ctx, p, r, func(id string) string { return "#t-" + id })
 	for _, t := range r.SubTasks {
 		s.addWhy(p, r, t)

@@ -18,7 +18,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
@@ -59,9 +59,9 @@ func (p *Page) add(id, title string, content template.HTML) {
 
 func templates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"ms": text.Millis, "stamp": text.Stamp, "clock": view.Clock, "usage": report.Usage, "count": text.Count,
+		"ms": text.Millis, "stamp": text.Stamp, "clock": view.Clock, "usage": view.Usage, "count": text.Count,
 		"money": text.Money, "plural": text.Plural, "line": text.OneLine,
-		"clip": func(n int, s string) string { return text.Clip(s, n) }, "sign": report.Sign, "safe": text.Safe,
+		"clip": func(n int, s string) string { return text.Clip(s, n) }, "sign": view.Sign, "safe": text.Safe,
 		"words": func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
 		"task":  taskPath, "boulder": boulderPath, "markup": func(s string) template.HTML { return template.HTML(page.Markup(s)) },
 		"ago": func(now, at time.Time) string { return text.Elapsed(now.Sub(at)) + " ago" },
@@ -159,7 +159,7 @@ type ask struct {
 func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *report.Blocker) bool) {
 	for i := range all {
 		if b := &all[i]; open(b) {
-			card := printed(func(o page.Out) { b.Print(o, 0, true, now) })
+			card := printed(func(o page.Out) { view.PrintBlocker(o, b, 0, true, now) })
 			p.add("ask-"+b.ID, "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == ""}))
 		}
 	}

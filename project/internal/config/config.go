@@ -51,7 +51,7 @@ type Config struct {
 	Land             Land              `yaml:"land"` // how results land at the end: files, branch, pr or [LandAsk]
 
 	// DoneWhen are the criteria where neither sub-task nor plan names any. Defaults to [project.Project.Criteria].
-	DoneWhen []string `yaml:"done_when,criterion"`
+	DoneWhen boulder.DoneWhen `yaml:"done_when"`
 	// Tests and Lint are the commands of the criteria tests and diagnostics. Nil: detected in the project. Empty: none.
 	Tests []string     `yaml:"tests"`
 	Lint  []string     `yaml:"lint"`
@@ -98,8 +98,8 @@ type Tracing struct {
 
 // Watch is the policy of `manager watch`, and defaults for its flags.
 type Watch struct {
-	Attach   string   `yaml:"attach"`
-	DoneWhen []string `yaml:"done_when,criterion"`
+	Attach   string           `yaml:"attach"`
+	DoneWhen boulder.DoneWhen `yaml:"done_when"`
 	enforcer.Policy
 }
 

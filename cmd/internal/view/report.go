@@ -1,4 +1,4 @@
-package report
+package view
 
 import (
 	"cmp"
@@ -8,24 +8,26 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project/report"
 )
 
 // How much people see. The JSON form has everything.
 const (
-	textShown     = 600 // columns of a summary, a reason, a question
+	saidShown     = 600 // columns of a summary, a reason, a question
 	evidenceShown = 240
 	filesShown    = 12 // of a sub-task
 	choicesShown  = 30 // blockers that no sub-task waits for
-	outputShown   = 12 // last lines of a gate that does not hold
+	gateShown     = 12 // last lines of a gate that does not hold
 	stampLayout   = "2006-01-02 15:04 MST"
 )
 
-// Print writes the report. What the user has to do comes first.
-func (r *Report) Print(o page.Out) {
-	r.head(o)
+// PrintReport writes a report. What the user has to do comes first.
+func PrintReport(o page.Out, r *report.Report) {
+	printHead(o, r)
 	o.Heading("Next")
 	for _, s := range r.Next {
 		o.Item(1, o.Code(s.Command), ": ", o.Plain(s.Why))
@@ -34,8 +36,8 @@ func (r *Report) Print(o page.Out) {
 		o.Item(1, "nothing is left to do")
 	}
 	awaited := r.Awaited()
-	r.printBlockers(o, "Waiting for an answer", awaited, len(awaited))
-	r.printBlockers(o, "Questions and choices", r.Blockers[len(awaited):], choicesShown)
+	printReported(o, r, "Waiting for an answer", awaited, len(awaited))
+	printReported(o, r, "Questions and choices", r.Blockers[len(awaited):], choicesShown)
 	const undone, open, done = "Not done, and why", "Not done yet", "Done, and how it was verified"
 	parts := map[boulder.SubTaskStatus]string{
 		boulder.SubTaskPending: open, boulder.SubTaskInProgress: open,
@@ -46,31 +48,31 @@ func (r *Report) Print(o page.Out) {
 		for i := range r.SubTasks {
 			if s := &r.SubTasks[i]; cmp.Or(parts[s.Status], undone) == part {
 				heading()
-				s.print(o, part != done, r.claimed)
+				printReportedSubTask(o, s, part != done, r.Claimed())
 			}
 		}
 	}
 }
 
-func (r *Report) head(o page.Out) {
+func printHead(o page.Out, r *report.Report) {
 	status := Words(r.Status)
 	switch {
 	case r.Running:
 		status += ", at work"
-	case r.away != "":
+	case r.Away():
 		status += " when this copy was made"
 	case !r.Status.Terminal() && r.Status != boulder.Paused && r.Status != boulder.AwaitingApproval:
 		status = "broken off while " + status
 	}
 	o.Title(fmt.Sprintf("Boulder %s: %s", r.BoulderID, status))
-	o.Say(o.Plain(text.Clip(cmp.Or(r.Goal, r.Task), textShown)))
+	o.Say(o.Plain(text.Clip(cmp.Or(r.Goal, r.Task), saidShown)))
 	if o.Markdown {
 		o.Say()
 	}
 	o.Item(1, o.Strong(r.Counts()), text.If(len(r.Files) > 0, "; "+text.Plural(len(r.Files), "file")+" changed"))
 	o.Item(1, Usage(r.Usage), ", worked ", text.Millis(r.WorkedMS), ", ", text.Plural(r.Attempts, "attempt"),
 		text.If(r.Replans > 0, ", "+text.Plural(r.Replans, "replan")), text.Prefixed("; the budget is ", Budget(r.Budget)))
-	stamp := func(t time.Time) string { return t.In(r.zone).Format(stampLayout) }
+	stamp := func(t time.Time) string { return t.In(r.Zone()).Format(stampLayout) }
 	o.Item(1, "started ", stamp(r.CreatedAt), ", as of ", stamp(r.UpdatedAt))
 	if s := r.Results; s != nil {
 		where := "have not landed, tree " + s.Tree
@@ -83,7 +85,7 @@ func (r *Report) head(o page.Out) {
 		}
 	}
 	if r.Reason != string(r.Status) && r.Reason != "" {
-		o.Item(1, o.Plain(text.Clip(r.Reason, textShown)))
+		o.Item(1, o.Plain(text.Clip(r.Reason, saidShown)))
 	}
 }
 
@@ -100,41 +102,16 @@ func Landed(l boulder.Landed) string {
 	return "dropped; kept for 30 days as commit " + l.Commit
 }
 
-// Counts returns the tally, as "4 of 6 sub-tasks completed (1 with a red gate), 1 failed, 1 blocked".
-func (r *Report) Counts() string {
-	t := r.Tally
-	switch {
-	case t.Planned == 0:
-		return "nothing planned yet"
-	case r.loop != nil && r.Status == boulder.Completed:
-		return "all criteria hold"
-	case r.loop != nil && r.Status.Terminal():
-		return "the loop ended without success"
-	case r.loop != nil:
-		return "the loop is not over"
-	}
-	red := 0
-	for _, sub := range r.SubTasks {
-		if sub.Status == boulder.SubTaskCompleted && !sub.completed() {
-			red++
-		}
-	}
-	pending := t.Planned - t.Completed - t.Failed - t.Blocked - t.Cancelled - t.Skipped - t.InProgress
-	return text.JoinedBy(", ", fmt.Sprintf("%d of %s completed%s", t.Completed, text.Plural(t.Planned, "sub-task"),
-		text.If(red > 0, fmt.Sprintf(" (%d with a red gate)", red))),
-		text.Some(t.Failed, "failed"), text.Some(t.Blocked, "blocked"), text.Some(t.Cancelled, "cancelled"),
-		text.Some(t.Skipped, "skipped"), text.Some(t.InProgress, "in progress"), text.Some(pending, "pending"))
-}
-
-func (r *Report) printBlockers(o page.Out, heading string, all []Blocker, most int) {
+// printReported lists blockers of a report.
+func printReported(o page.Out, r *report.Report, heading string, all []report.Blocker, most int) {
 	if len(all) > 0 {
 		o.Heading(heading)
 	}
 	for _, b := range all[:min(len(all), most)] {
 		for _, s := range []*string{&b.Question, &b.Context, &b.ChosenReasoning, &b.Answer} {
-			*s = text.Clip(*s, textShown)
+			*s = text.Clip(*s, saidShown)
 		}
-		b.Print(o, 1, false, r.MadeAt.In(r.zone))
+		PrintBlocker(o, &b, 1, false, r.MadeAt.In(r.Zone()))
 		if b.Undelivered {
 			o.Item(2, "its sub-task has not been told yet; the next run does it")
 		}
@@ -146,11 +123,11 @@ func (r *Report) printBlockers(o page.Out, heading string, all []Blocker, most i
 
 // verifiedBy describes completions that rest on less than gates and the judge.
 var verifiedBy = map[string]string{
-	byGates:    "by the gates alone: no usable answer came from the judge",
-	byJudge:    "by the judge alone",
-	byUnproven: "by no gate that was red before the work, and not by the judge",
-	byOriginal: "taken over from the boulder that this one is a fork of",
-	byRecord:   "how it was verified is not stored",
+	report.ByGates:    "by the gates alone: no usable answer came from the judge",
+	report.ByJudge:    "by the judge alone",
+	report.ByUnproven: "by no gate that was red before the work, and not by the judge",
+	report.ByOriginal: "taken over from the boulder that this one is a fork of",
+	report.ByRecord:   "how it was verified is not stored",
 }
 
 var signs = map[boulder.SubTaskStatus]string{
@@ -161,55 +138,55 @@ var signs = map[boulder.SubTaskStatus]string{
 // Sign returns the sign of a sub-task's status.
 func Sign(s boulder.SubTaskStatus) string { return cmp.Or(signs[s], "–") }
 
-func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
+func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed map[string]bool) {
 	sign, outcome := Sign(s.Status), s.Summary
 	switch {
 	case s.Status != boulder.SubTaskCompleted:
 		outcome = Stated(Words(s.Status), s.Reason)
-	case !s.completed():
+	case !s.Holds():
 		sign, outcome = "✗", "completed, but a gate does not hold any more: "+outcome
 	}
 	o.Item(1, o.Mark(sign), " ", o.Strong(s.Subject), " ", o.Faint("("+s.ID+")"),
-		text.Prefixed(": ", o.Plain(text.Clip(outcome, textShown))))
+		text.Prefixed(": ", o.Plain(text.Clip(outcome, saidShown))))
 	o.Field(2, "in place of", s.Replaces)
 	if how := verifiedBy[s.VerifiedBy]; how != "" {
-		if s.VerifiedBy == byJudge {
+		if s.VerifiedBy == report.ByJudge {
 			how += ": " + map[bool]string{true: "it has no gates", false: "no gate was red before the work and is green now"}[len(s.Gates) == 0]
 		}
 		o.Item(2, o.Mark("≈"), " ", how)
 	}
 	for _, g := range s.Gates {
-		g.Print(o, 2)
+		printGate(o, g, 2)
 	}
 	for _, g := range s.NoGates {
 		o.Item(2, o.Mark("–"), " no gate: ", o.Code(g.Command), " ", g.Why)
 	}
-	PrintGateHints(o, 2, s.GateHints)
-	PrintJudged(o, 2, s.Criteria, s.Remaining, s.Status == boulder.SubTaskCompleted)
+	printGateHints(o, 2, s.GateHints)
+	printJudged(o, 2, s.Criteria, s.Remaining, s.Status == boulder.SubTaskCompleted)
 	diff := boulder.Diff{Files: s.Changes, Unavailable: s.ChangesUnknown}
-	if len(s.Changes) > 0 || s.ChangesUnknown != "" || !slices.Contains([]string{"", byOriginal, byRecord}, s.VerifiedBy) {
-		PrintChanges(o, 2, diff, claimed)
+	if len(s.Changes) > 0 || s.ChangesUnknown != "" || !slices.Contains([]string{"", report.ByOriginal, report.ByRecord}, s.VerifiedBy) {
+		printChanges(o, 2, diff, claimed)
 	}
 	for _, w := range s.Warnings {
-		o.Item(2, o.Mark("!"), " ", o.Plain(text.Clip(w, textShown)))
+		o.Item(2, o.Mark("!"), " ", o.Plain(text.Clip(w, saidShown)))
 	}
 	for _, f := range s.Failures {
-		o.Field(2, "failed attempt", text.If(failures, text.Clip(f, textShown)))
+		o.Field(2, "failed attempt", text.If(failures, text.Clip(f, saidShown)))
 	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
 		o.Item(2, o.Dim(text.JoinedBy(", ", Usage(s.Usage), text.Millis(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
 	}
 }
 
-// PrintGateHints lists the gates that the planning model proposed and the user did not approve.
-func PrintGateHints(o page.Out, depth int, hints []string) {
+// printGateHints lists the gates that the planning model proposed and the user did not approve.
+func printGateHints(o page.Out, depth int, hints []string) {
 	for _, g := range hints {
 		o.Item(depth, o.Mark("–"), " gate not run, since you did not approve it: ", o.Code(g))
 	}
 }
 
-// PrintJudged writes the judge's findings per criterion, and what remains to do.
-func PrintJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining []string, completed bool) {
+// printJudged writes the judge's findings per criterion, and what remains to do.
+func printJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining []string, completed bool) {
 	for _, c := range criteria {
 		o.Item(depth, o.Mark(map[bool]string{true: "✓", false: "✗"}[c.Met]), " ", o.Plain(text.Clip(c.Criterion, evidenceShown)),
 			text.Prefixed(" — ", o.Faint(text.Clip(c.Evidence, evidenceShown))))
@@ -217,13 +194,13 @@ func PrintJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining 
 	name := map[bool]string{true: "the judge also named", false: "remaining"}[completed]
 	for _, x := range remaining {
 		if !slices.ContainsFunc(criteria, func(c boulder.Criterion) bool { return c.Criterion == x }) {
-			o.Field(depth, name, text.Clip(x, textShown))
+			o.Field(depth, name, text.Clip(x, saidShown))
 		}
 	}
 }
 
-// PrintChanges lists changed files, and who changed them. claimed is the result of [boulder.Claimed].
-func PrintChanges(o page.Out, depth int, d boulder.Diff, claimed map[string]bool) {
+// printChanges lists changed files, and who changed them. claimed is the result of [boulder.Claimed].
+func printChanges(o page.Out, depth int, d boulder.Diff, claimed map[string]bool) {
 	own, unclaimed, others := d.Split(claimed)
 	said := text.JoinedBy("; ", changes(o, own),
 		text.If(len(unclaimed) > 0, changes(o, unclaimed)+o.Dim(" (by this or another sub-task)")),
@@ -238,6 +215,81 @@ func changes(o page.Out, files []boulder.FileChange) string {
 	}
 	more := max(0, len(files)-filesShown)
 	return text.JoinedBy(", ", append(all, text.Prefixed("and ", text.Some(more, "more")))...)
+}
+
+// printGate writes the result of a gate, and the end of the output of a gate that does not hold.
+func printGate(o page.Out, g report.Gate, depth int) {
+	sign, how := g.Text()
+	took := text.Millis(g.DurationMS) + text.Prefixed(", taken over from ", o.Plain(g.From))
+	o.Item(depth, o.Mark(sign), " gate ", how, ": ", o.Code(g.Command),
+		text.Prefixed(", ", o.Plain(text.Clip(g.Why, evidenceShown))), text.If(g.Result != report.GateNotRun, o.Dim(" ("+took+")")))
+	o.Output(depth+1, gateShown, g.Output)
+}
+
+// Hardness names a blocker hard if work cannot continue without an answer, else soft.
+func Hardness(hard bool) string { return cmp.Or(text.If(hard, "hard"), "soft") }
+
+// PrintBlocker writes a blocker; whole includes where and when it was raised.
+func PrintBlocker(o page.Out, b *report.Blocker, depth int, whole bool, now time.Time) {
+	settled := b.Status.Settled()
+	sign := map[blockers.Standing]string{blockers.Awaited: "!", blockers.Over: "✓"}[b.Standing]
+	if whole && o.Markdown { // a check box
+		sign = map[bool]string{true: "[x]", false: "[ ]"}[settled]
+	}
+	about := text.JoinedBy(", ", Hardness(b.Hard), string(b.Category), cmp.Or(b.SubTaskID, b.SessionID))
+	o.Item(depth, o.Mark(cmp.Or(sign, "≈")), " ", o.Strong(b.ID), " ", o.Faint("("+about+")"), ": ", o.Plain(b.Question))
+	depth++
+	when := func(t time.Time) string { // in a document, relative times would go stale
+		return t.In(now.Location()).Format(stampLayout) + text.If(!o.Markdown, ", "+text.Elapsed(now.Sub(t))+" ago")
+	}
+	if whole {
+		o.Fields(depth, "raised", when(b.CreatedAt), "sub-task", text.If(b.BoulderID != "",
+			fmt.Sprintf("%s, attempt %d, of boulder %s", b.SubTaskID, b.Attempt, b.BoulderID)), "session", b.SessionID)
+	}
+	o.Block(depth, "context", b.Context)
+	if a := b.Ask; a != nil {
+		o.Field(depth, "permission", text.If(a.Permission != "", a.Permission+text.Prefixed(": ", strings.Join(a.Patterns, ", "))))
+		if call := strings.TrimSpace(a.Tool + " " + a.Arguments); call != "" {
+			o.Item(depth, o.Faint("call:"), " ", o.Code(text.Clip(call, saidShown)))
+		}
+		o.Field(depth, "reply", replyText(&b.Blocker, now))
+	}
+	for i, option := range b.Options {
+		o.Field(depth, fmt.Sprintf("option %d", i+1), option+text.If(option == b.ChosenOption, " ← chosen for now"))
+	}
+	o.Field(depth, "chosen for now", text.If(!slices.Contains(b.Options, b.ChosenOption), b.ChosenOption))
+	o.Block(depth, "because", b.ChosenReasoning)
+	switch {
+	case b.Awaited && !whole:
+		o.Item(depth, o.Code("manager blockers answer "+b.ID+` "…"`))
+	case b.Standing == blockers.Moot && (whole || b.Hard):
+		o.Item(depth, "the answer is not needed any more")
+	case settled && whole:
+		o.Field(depth, string(b.Status), when(b.SettledAt))
+	case b.Status == boulder.BlockerSkipped:
+		o.Field(depth, "skipped", "it continues without an answer")
+	}
+	if b.Allowed {
+		o.Field(depth, "allowed", strings.TrimSpace("for the rest of the sub-task. "+b.Answer))
+	} else {
+		o.Block(depth, "answer", b.Answer)
+	}
+}
+
+func replyText(b *boulder.Blocker, now time.Time) string {
+	until := b.Until.In(now.Location()).Format(stampLayout)
+	switch reply := b.Ask.Reply; {
+	case reply == boulder.ReplyWaiting && b.Until.After(now):
+		return fmt.Sprintf("waits for the user until %s, %s from now", until, text.Elapsed(b.Until.Sub(now)))
+	case reply == boulder.ReplyWaiting:
+		return "waited for the user until " + until
+	case reply == boulder.ReplyDiverted:
+		return "refused, and told to continue with something else"
+	case reply == boulder.ReplyGone:
+		return "none: the session did not wait any longer"
+	default:
+		return string(reply)
+	}
 }
 
 // Words returns a status as people read it.

@@ -1,4 +1,4 @@
-package report_test
+package view
 
 import (
 	"bytes"
@@ -11,8 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/project/report"
+	"github.com/bouldermgr/manager/testkit/golden/sample"
 )
 
 // hostile has texts with a meaning in Markdown, HTML or a terminal.
@@ -35,13 +36,13 @@ func TestMarkdownIsHarmless(t *testing.T) {
 		})
 		// The original text follows, as empty and repeated texts are left out.
 		said := map[string]string{} // a chosen option must stay equal to its option
-		got := markdown(inputOf(func(s string) string {
+		got := markdown(sample.Night(func(s string) string {
 			if said[s] == "" {
 				said[s] = text.Draw(t, "text") + s
 			}
 			return said[s]
 		}))
-		checkMarkdown(t, markdown(inputOf(asItIs)), got)
+		checkMarkdown(t, markdown(sample.Night(sample.AsItIs)), got)
 	})
 }
 
@@ -54,7 +55,7 @@ func markdown(in report.Input) string {
 		}
 	}
 	var b bytes.Buffer
-	report.New(in).Print(page.Out{Writer: &b, Markdown: true})
+	PrintReport(page.Out{Writer: &b, Markdown: true}, report.New(in))
 	return b.String()
 }
 
@@ -129,7 +130,7 @@ func TestOutputStaysInItsFence(t *testing.T) {
 			},
 		}
 		var b bytes.Buffer
-		report.New(in).Print(page.Out{Writer: &b, Markdown: true})
+		PrintReport(page.Out{Writer: &b, Markdown: true}, report.New(in))
 		_, rest, _ := strings.Cut(b.String(), "exit code 1: `x`")
 		lines := strings.Split(rest, "\n")[1:]
 		fence := strings.TrimSuffix(lines[0], "text")
@@ -151,9 +152,9 @@ func TestTextIsHarmless(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.SampledFrom(hostile)
-		in := inputOf(func(s string) string { return text.Draw(t, "text") + s })
+		in := sample.Night(func(s string) string { return text.Draw(t, "text") + s })
 		var b bytes.Buffer
-		report.New(in).Print(page.Out{Writer: &b})
+		PrintReport(page.Out{Writer: &b}, report.New(in))
 		for line := range strings.Lines(b.String()) {
 			if strings.ContainsFunc(strings.TrimRight(line, "\n"), func(r rune) bool {
 				return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
