@@ -102,6 +102,25 @@ func TestCommandsThatYAMLOrTheShellWeaken(t *testing.T) {
 		"npx vitest":                      "p:6:9: `npx vitest` may watch files and never end: write vitest run",
 		"go test ./...":                   "",
 		"|\n        go vet\n        true": "p:6:9: the gate",
+
+		"npm test\n        npm run lint":            "p:6:9: YAML joins these lines: the command is `npm test npm run lint`: make each",
+		">\n        npm test\n        npm run lint": "p:6:9: YAML joins these lines",
+		">-\n        npm test \\\n          --all":  "",
+		">-\n        npm test \\\n        --all":    "p:6:9: YAML joins these lines: the command is `npm test \\",
+		"npm test \\\n        --all":                "p:6:9: YAML joins these lines",
+		">\n        npm test # all\n        lint":   "p:6:9: YAML joins these lines",
+		"'npm test\n         lint ''a b'''":         "p:6:9: YAML joins these lines: the command is `npm test lint 'a b'`",
+		"\"npm test\n         lint \\\"a b\\\"\"":   "p:6:9: YAML joins these lines",
+		"\"npm test\n\n         lint \\\"a b\\\"\"": "",
+		"npm test \\": "p:6:9: the gate `npm test \\` ends with a \\, and nothing follows",
+
+		"npm test &&\n        npm run lint":            "",
+		">\n        npm test &&\n        npm run lint": "",
+		">\n        test -f a\n\n        test -f b":    "",
+		"|\n        npm test \\\n        --all":        "",
+		">\n        test -f a":                         "",
+		"echo é   b":                                   "",
+		"for f in a b\n        ; do test -f $f; done":  "",
 	} {
 		_, warnings, err := taskledger.ParseWarn("p", []byte(head+"      - "+gate+"\n"))
 		if err != nil || len(warnings) == 0 || !strings.HasPrefix(warnings[0].String(), "p:2:21: the gate `make || true` cannot be red") {

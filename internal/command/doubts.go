@@ -14,9 +14,13 @@ type Doubt struct{ What, Do string }
 
 // Doubts returns why a gate cannot be red, or does not end. A command that the shell or the parser cannot read has none.
 func Doubts(line string) (found []Doubt) {
+	if continues().MatchString(line) {
+		found = append(found, Doubt{"the gate `" + text.Short(line, 100) + "` ends with a \\, and nothing follows",
+			"leave the \\ out, or begin with | in YAML and write all lines below"})
+	}
 	file, err := parse(line)
 	if err != nil || len(file.Stmts) == 0 {
-		return nil
+		return found
 	}
 	c := &script{written: written(file)}
 	if green := c.list(file.Stmts); green != nil && green.Do != "" { // a lone `true` is no mistake
@@ -26,6 +30,22 @@ func Doubts(line string) (found []Doubt) {
 		found = append(found, *watch)
 	}
 	return found
+}
+
+// continues matches what ends with an odd number of backslashes.
+var continues = text.Regexp(`(^|[^\\])(\\\\)*\\\s*$`)
+
+// Same reports whether the shell reads two commands alike. Commands that it cannot read are no different.
+func Same(a, b string) bool {
+	var read [2]strings.Builder
+	for i, line := range []string{a, b} {
+		file, err := parse(line)
+		if err != nil {
+			return true
+		}
+		_ = syntax.NewPrinter(syntax.SingleLine(true)).Print(&read[i], file)
+	}
+	return read[0].String() == read[1].String()
 }
 
 func parse(line string) (*syntax.File, error) {

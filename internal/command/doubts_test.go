@@ -25,6 +25,8 @@ func TestDoubts(t *testing.T) {
 		"npm test > log || tail -5 log": "|| tail -5 log", "time npm test | tail -1": "end of the pipe",
 		"cd x && npm test | tail -1": "end of the pipe",
 
+		`npm test \`: "nothing follows", "npm test \\\n": "nothing follows", `echo a \\`: "", "npm test \\\n  --all": "", `grep -q \\\`: "nothing follows",
+
 		"npm test": "", "! grep -q TODO main.go": "", "npm test | grep -q ok": "", "grep -v x file": "", "! git status -s | grep -v x": "",
 		"set -o pipefail; npm test | tail -5": "", "set -euo pipefail; npm test | tail -5; echo ok": "", "set -e; npm test; echo ok": "",
 		"bash -o pipefail -c 'npm test | tail'": "", "bash -euo pipefail -c 'npm test | tail; true'": "", "npm test && echo ok": "",

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/bouldermgr/manager/internal/command"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // refuse reports every tag, anchor and alias below a node, also of keys and of values that are not read. YAML drops them
@@ -58,12 +59,58 @@ func sourceOf(n *yaml.Node, data []byte) string {
 // quote writes a text as YAML in single quotes.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// noteAltered remembers that a plain text loses what stands after " #": it is a comment to YAML.
+// noteAltered remembers that a plain text loses what stands after " #", which is a comment to YAML, and where YAML joins the
+// lines of a text.
 func (f *File) noteAltered(path string, n *yaml.Node) {
+	if lines := f.linesOf(n); lines != n.Value {
+		f.joined[path] = lines
+	}
 	if n.Style == 0 && n.LineComment != "" {
 		f.altered[path] = Problem{f.name, n.Line, n.Column, "`" + n.LineComment + "` is a comment to YAML, and no part of the command",
 			"if it is meant, write the command between quotes: " + quote(n.Value+" "+n.LineComment)}
 	}
+}
+
+// maxLine bounds the lines, in bytes, where a text of several lines may begin: nobody writes longer ones by hand.
+const maxLine = 1000
+
+// words matches a word and the space before it.
+var words = text.Regexp(`(\s*)(\S+)`)
+
+// linesOf returns a text with the line breaks that it has in the file; a text of one line as it is.
+func (f *File) linesOf(n *yaml.Node) string {
+	at := n.Line - 1
+	if n.Style == yaml.LiteralStyle || at < 0 || at >= len(f.lines) || len(f.lines[at]) > maxLine {
+		return n.Value
+	}
+	line := []rune(strings.TrimPrefix(f.lines[at], "\uFEFF"))
+	unescape := strings.NewReplacer()
+	switch n.Style {
+	case yaml.FoldedStyle:
+		line = nil // it begins in the next one
+	case yaml.SingleQuotedStyle:
+		line, unescape = line[min(n.Column, len(line)):], strings.NewReplacer("''", "'")
+	case yaml.DoubleQuotedStyle:
+		line, unescape = line[min(n.Column, len(line)):], strings.NewReplacer(`\\`, `\`, `\"`, `"`)
+	default:
+		line = line[min(max(0, n.Column-1), len(line)):]
+	}
+	rest := unescape.Replace(string(line))
+	var lines strings.Builder
+	for i, word := range words().FindAllStringSubmatch(n.Value, -1) {
+		gap := word[1]
+		rest = strings.TrimLeft(rest, " \t\r")
+		for rest == "" && at < len(f.lines)-1 {
+			at++
+			rest, gap = strings.TrimLeft(unescape.Replace(f.lines[at]), " \t\r"), "\n"
+		}
+		found := false
+		if rest, found = strings.CutPrefix(rest, word[2]); !found {
+			return n.Value // written with escapes
+		}
+		lines.WriteString(text.If(i > 0, gap) + word[2])
+	}
+	return lines.String()
 }
 
 // Command warns of a command at a path: of what YAML took from it, and of what makes it a weak gate.
@@ -71,6 +118,10 @@ func (f *File) Command(path, line string) {
 	at := f.nearest(path)
 	if altered, is := f.altered[path]; is {
 		f.warnings = append(f.warnings, altered)
+	}
+	if lines, is := f.joined[path]; is && !command.Same(lines, line) {
+		f.warnings = append(f.warnings, Problem{f.name, at.line, at.column, "YAML joins these lines: the command is `" + text.Short(line, 200) + "`",
+			"make each command an entry of its own, or begin with | and write the lines below"})
 	}
 	if strings.HasPrefix(line, "-") {
 		f.warnings = append(f.warnings, Problem{f.name, at.line, at.column, "no program has a name that begins with -",

@@ -84,7 +84,9 @@ type File struct {
 	spots    map[string]spot // by path, as sub_tasks[0].gates[1]; "" is the root
 	unread   map[spot]bool   // problems there are consequences of a failed read
 	refused  map[*yaml.Node]bool
+	lines    []string
 	altered  map[string]Problem // by path: texts that YAML read otherwise than they stand in the file
+	joined   map[string]string  // by path: texts as they stand in the file, on several lines that YAML joins
 	warnings []Problem
 }
 
@@ -162,7 +164,10 @@ func Read(path string) ([]byte, error) {
 // Decode reads data into a pointer to a struct with yaml or json tags. Absent values stay unchanged. It fails if
 // data is larger than [MaxSize], not YAML, or two documents; [File.Err] has other problems. name is used in messages.
 func Decode(name string, data []byte, to any) (*File, error) {
-	f := &File{name: name, spots: map[string]spot{}, unread: map[spot]bool{}, refused: map[*yaml.Node]bool{}, altered: map[string]Problem{}}
+	f := &File{
+		name: name, spots: map[string]spot{}, unread: map[spot]bool{}, refused: map[*yaml.Node]bool{},
+		altered: map[string]Problem{}, joined: map[string]string{},
+	}
 	root, err := f.parse(data)
 	if err != nil {
 		return nil, err
@@ -197,6 +202,7 @@ func (f *File) parse(data []byte) (root *yaml.Node, err error) {
 			return []byte(character)
 		})
 	}
+	f.lines = strings.Split(string(data), "\n")
 	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxDepth))))
 	for err == nil {
 		var document yaml.Node
