@@ -61,7 +61,7 @@ func (s *State) turnSent(e *Event, o *Open, b TurnSent) error {
 		return fmt.Errorf("the prompt of turn %d of %q has no message id", b.Turn, b.SubTaskID)
 	case b.Resume && o.Turn.MessageID == "":
 		return fmt.Errorf("turn %d of %q was never sent, so there is nothing to resume", b.Turn, b.SubTaskID)
-	case b.Resume && o.Turn.ResumeID != "":
+	case b.Resume && o.Turn.ResumeID != "" && o.Attempt.Troubles == 0: // after faults, which are counted, there may be more
 		return fmt.Errorf("turn %d of %q had its one resume prompt", b.Turn, b.SubTaskID)
 	case !b.Resume && o.Turn.MessageID != "":
 		return fmt.Errorf("turn %d of %q was sent", b.Turn, b.SubTaskID)

@@ -238,7 +238,7 @@ type Turn struct {
 	ToldUpTo  uint64    `json:"heard,omitempty"` // the prompt includes what the user said up to this event; 0: up to Seq
 	Prompt    string    `json:"prompt"`
 	MessageID string    `json:"message_id,omitempty"` // stored before the prompt is sent
-	ResumeID  string    `json:"resume_id,omitempty"`  // of the one resume prompt after a crash; stored before sending
+	ResumeID  string    `json:"resume_id,omitempty"`  // of the resume prompt after a crash, the newest after faults; stored before sending
 	Nudges    []Nudge   `json:"nudges,omitempty"`     // stored before they are sent
 	Evidence  *Evidence `json:"evidence,omitempty"`
 	Verdict   *Verdict  `json:"verdict,omitempty"`

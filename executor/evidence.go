@@ -152,6 +152,7 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 		e.FinalMessage = text.Excerpt(said, finalMessageKept, text.Start)
 	}
 	r.model, r.newest = cmp.Or(r.model, m.Info.Model), m.Info
+	r.newest.Error = session.Failure(m)
 	e.Usage = e.Usage.Add(t.usageOf(m.Info))
 	calls := session.ToolCalls(m)
 	e.ToolCount += len(calls)

@@ -185,6 +185,9 @@ func TestTurnIsRunAgainWhenItsProviderLetsIt(t *testing.T) {
 		"no credit": {withoutCredit(t), 1, boulder.ErrNoCredit, []string{"scripted/agent: no credit left", "manager resume"}},
 		"wrong key": {scriptmodel.Reply{Status: http.StatusUnauthorized}, 1, boulder.ErrFatal, nil},
 		"too often": {scriptmodel.Reply{Status: http.StatusTooManyRequests}, 3, boulder.ErrTrouble, nil},
+		// A gateway's outage: OpenCode takes these for answers, and asks again at once after the second kind.
+		"nothing":           {scriptmodel.Reply{Empty: true}, 3, boulder.ErrTrouble, []string{"scripted/agent", "the model was not reached"}},
+		"nothing but error": {scriptmodel.Reply{Empty: true, Finish: "error"}, 3, boulder.ErrTrouble, []string{"scripted/agent", "the model was not reached"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -73,6 +73,12 @@ func (t *turn) follow(ctx context.Context) error {
 		if i := slices.IndexFunc(retries, func(r enforcer.Retry) bool { return hopeless(r.Message) }); i >= 0 {
 			return t.giveUp(ctx, retries[i], "")
 		}
+		if m := t.tree.Unreached; m != nil { // OpenCode goes on asking, without a pause
+			if err := t.stopSession(ctx, t.dir, t.job.Attempt.SessionID); err != nil {
+				return err
+			}
+			return turnFault(session.NotReached, t.modelName(m.Model))
+		}
 		d := enforcer.Decide(t.asSeen(), *t.cfg.Rules, t.cfg.Now())
 		switch d.Kind {
 		case enforcer.Stop:

@@ -134,6 +134,8 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	case t.job.Awaits(): // never prompt blocked work: judge what is there
 		t.seen.cutOff = true
 		return true, nil
+	case p.Failed == session.NotReached:
+		return false, t.sendNew(ctx, true) // the same message would count as answered
 	case p.Answered && !cutOff, !p.Arrived:
 		// It never arrived, or failed for a reason that may have passed. Resending the same message is harmless.
 		return false, t.prompt(ctx)

@@ -16,7 +16,8 @@ const (
 	FinishStop      = "stop"
 	FinishToolCalls = "tool-calls" // another message of the same turn follows
 	FinishLength    = "length"     // the answer was truncated
-	FinishUnknown   = "unknown"
+	FinishUnknown   = "unknown"    // OpenCode 1 also says so for error, and asks the model again at once (seen)
+	FinishError     = "error"
 )
 
 // Tokens counts what a model read and wrote. Total input is Input + CacheRead + CacheWrite.

@@ -14,7 +14,7 @@ const (
 	asked    = `{"info": {"id": "m1", "role": "user", "time": {"created": 1}}, "parts": []}`
 	called   = `{"info": {"id": "m2", "role": "assistant", "finish": "tool-calls", "time": {"created": 2, "completed": 3}}, "parts": []}`
 	speaks   = `{"info": {"id": "m3", "role": "assistant", "time": {"created": 4}}, "parts": []}`
-	finished = `{"info": {"id": "m3", "role": "assistant", "finish": "stop", "time": {"created": 4, "completed": 5}}, "parts": []}`
+	finished = `{"info": {"id": "m3", "role": "assistant", "finish": "stop", "tokens": {"output": 1}, "time": {"created": 4, "completed": 5}}, "parts": []}`
 )
 
 // A turn that begins or ends between reading messages and statuses must not look cut off, or it would be resumed.

@@ -281,7 +281,7 @@ func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 	for _, m := range slices.Backward(t.turn()) {
 		if m.assistant() {
 			// The session's error comes first, the message's up to a second after the idle status (seen).
-			err = cmp.Or(m.Info.Error, err)
+			err = cmp.Or(Failure(m.Message), err)
 			break
 		}
 	}

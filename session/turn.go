@@ -15,7 +15,8 @@ import (
 // once, and what the stuck rules find in them. It lives as long as the turn.
 type Turn struct {
 	*Tree
-	Nudges []boulder.Nudge // sent to sessions of the tree for the stuck rules
+	Nudges    []boulder.Nudge       // sent to sessions of the tree for the stuck rules
+	Unreached *opencode.MessageInfo // the newest answer that came from no model; nil: none
 
 	rules     enforcer.Rules
 	told      map[string]opencode.ToolState // states of calls that were reported, by part id
@@ -26,6 +27,7 @@ type calls struct {
 	window  *enforcer.Window     // nil: none yet
 	answer  opencode.MessageInfo // the model's newest
 	tools   bool                 // the newest answer calls a tool
+	says    bool                 // the newest answer has a text, or reasoning
 	running map[string]bool      // tool calls that have not ended, by part id
 }
 
@@ -67,6 +69,7 @@ func (t *Turn) Take(e opencode.Event, at time.Time) Told {
 		if p.Part.Tool != nil {
 			return t.call(p.Part)
 		}
+		t.of(e.SessionID).takes(p.Part)
 	}
 	return Told{}
 }
@@ -77,7 +80,11 @@ func (t *Turn) answer(m opencode.MessageInfo) {
 	}
 	c := t.of(m.SessionID)
 	c.answers(m)
-	if !m.Completed.IsZero() && !m.Compacted && m.Error == nil {
+	switch {
+	case m.Completed.IsZero(), m.Compacted, m.Error != nil:
+	case fromNoModel(m, c.says || c.tools):
+		t.Unreached = &m
+	default:
 		c.window.Message(enforcer.Message{
 			ID: m.ID, Tools: m.Finish == opencode.FinishToolCalls || c.tools, AfterNudge: t.afterNudge(c),
 		})
@@ -88,9 +95,14 @@ func (t *Turn) answer(m opencode.MessageInfo) {
 func (c *calls) answers(m opencode.MessageInfo) {
 	if c.answer.ID != m.ID {
 		clear(c.running)
-		c.tools = false
+		c.tools, c.says = false, false
 	}
 	c.answer = m
+}
+
+// takes takes in a part that is no tool call.
+func (c *calls) takes(p opencode.Part) {
+	c.says = c.says || p.MessageID == c.answer.ID && p.Text != ""
 }
 
 // call takes in the state of a tool call. Parts identify calls: providers may reuse a call's id in another answer.
@@ -152,6 +164,7 @@ func (t *Turn) Load(r Reading, prompt string) {
 			for _, p := range m.Parts {
 				switch {
 				case p.Tool == nil:
+					t.of(t.root).takes(p)
 				case p.Tool.State.Ended():
 					t.ended(p)
 				case !t.told[p.ID].Ended(): // a Reading may be older than events
@@ -205,11 +218,11 @@ func (t *Turn) Retries() []enforcer.Retry {
 // Position is the progress of a prompt's turn.
 type Position struct {
 	Busy       bool
-	Arrived    bool // the prompt started a turn
-	Answered   bool // the model finished it, well or badly
-	Unanswered bool // the newest message is a prompt that the model has not begun to answer
-	Begun      bool // the model's newest answer has content
-	Failed     *opencode.TurnError
+	Arrived    bool                // the prompt started a turn
+	Answered   bool                // the model finished it, well or badly
+	Unanswered bool                // the newest message is a prompt that the model has not begun to answer
+	Begun      bool                // the model's newest answer has content
+	Failed     *opencode.TurnError // perhaps [NotReached]
 }
 
 // Position returns the progress of a prompt's turn, by all messages after the prompt. Not all have it as parent:
@@ -225,7 +238,7 @@ func (t *Tree) Position(prompt string) (p Position, known bool) {
 		if p.Unanswered = !m.assistant(); p.Unanswered {
 			continue
 		}
-		p.Arrived, p.Failed, p.Answered = true, m.Info.Error, answered(m.Info)
+		p.Arrived, p.Failed, p.Answered = true, Failure(m.Message), answered(m.Info)
 		p.Begun = m.Text() != "" || m.has(opencode.PartTool)
 	}
 	return p, true
@@ -235,6 +248,26 @@ func (t *Tree) Position(prompt string) (p Position, known bool) {
 func (t *Tree) Completed() bool {
 	m := t.newest()
 	return m == nil || !m.assistant() || !m.Info.Completed.IsZero()
+}
+
+// NotReached is the error of an answer that came from no model. OpenCode takes it for a good one.
+var NotReached = &opencode.TurnError{
+	Name: opencode.APIError, Message: "the answer is empty and cost nothing: the model was not reached", Retryable: true,
+}
+
+// Failure returns the error of an assistant's message, [NotReached] included, or nil.
+func Failure(m opencode.Message) *opencode.TurnError {
+	says := slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Tool != nil || p.Text != "" })
+	if m.Info.Error == nil && fromNoModel(m.Info, says) {
+		return NotReached
+	}
+	return m.Info.Error
+}
+
+// fromNoModel reports whether a gateway answered in a model's stead: with an error, or with nothing that was counted.
+func fromNoModel(m opencode.MessageInfo, says bool) bool {
+	empty := !says && m.Tokens == opencode.Tokens{} && (m.Finish == opencode.FinishStop || m.Finish == opencode.FinishUnknown)
+	return (empty || m.Finish == opencode.FinishError) && !m.Completed.IsZero() && !m.Compacted
 }
 
 // answered reports whether a message ends its turn. A summary does not: the turn continues. Neither does a message

@@ -64,6 +64,54 @@ func TestToolWhoseEndWasMissed(t *testing.T) {
 	running("the server died", 0)
 }
 
+// An answer without content and usage came from no model, whatever OpenCode says. It is no sign of an idle agent.
+func TestAnswerOfNoModel(t *testing.T) {
+	t.Parallel()
+	text := opencode.Part{ID: "p", SessionID: root, MessageID: "a", Type: opencode.PartText, Text: "Done."}
+	thought := text
+	thought.Type = opencode.PartReasoning
+	tool := opencode.Part{
+		ID: "p", SessionID: root, MessageID: "a", Type: opencode.PartTool,
+		Tool: &opencode.ToolCall{Tool: "bash", State: opencode.ToolCompleted},
+	}
+	began := opencode.Part{ID: "p", SessionID: root, MessageID: "a", Type: "step-start"}
+	for name, tt := range map[string]struct {
+		finish string
+		input  int64
+		part   opencode.Part
+		want   bool
+	}{
+		"nothing":              {"stop", 0, began, true},
+		"no reason either":     {"unknown", 0, began, true},
+		"an error":             {"error", 0, text, true},
+		"text, not counted":    {"stop", 0, text, false},
+		"reasoning alone":      {"stop", 0, thought, false},
+		"a tool":               {"tool-calls", 0, tool, false},
+		"nothing, but counted": {"stop", 9, began, false},
+		"refused by a filter":  {"content-filter", 0, began, false},
+		"aborted":              {"", 0, began, false},
+	} {
+		m := info("a")
+		turn := NewTurn(root, enforcer.DefaultRules(), nil)
+		for range 5 {
+			turn.Take(opencode.Event{SessionID: root, Payload: opencode.MessageUpdated{Message: m}}, m.Created)
+			turn.Take(opencode.Event{SessionID: root, Payload: opencode.PartUpdated{Part: tt.part}}, m.Created)
+			ended := m
+			ended.Finish, ended.Tokens.Input, ended.Completed = tt.finish, tt.input, m.Created.Add(time.Second)
+			turn.Take(opencode.Event{SessionID: root, Payload: opencode.MessageUpdated{Message: ended}}, ended.Completed)
+			failed := Failure(opencode.Message{Info: ended, Parts: []opencode.Part{tt.part}})
+			if (turn.Unreached != nil) != tt.want || (failed == NotReached) != tt.want {
+				t.Errorf("%s: %v, %v", name, turn.Unreached, failed)
+			}
+			m.ID += "a"
+			tt.part.MessageID, tt.part.ID = m.ID, m.ID
+		}
+		if tt.want && len(turn.Stuck()) > 0 {
+			t.Errorf("%s: the agent seems stuck: %+v", name, turn.Stuck())
+		}
+	}
+}
+
 func info(id string) opencode.MessageInfo {
 	return opencode.MessageInfo{ID: id, SessionID: root, Role: opencode.RoleAssistant, Created: began}
 }

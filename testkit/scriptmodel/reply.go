@@ -33,6 +33,7 @@ type Reply struct {
 	Header map[string]string `yaml:"header"`
 	Body   string            `yaml:"body"`
 	Cut    bool              `yaml:"cut"`   // break the connection in the middle of the answer
+	Empty  bool              `yaml:"empty"` // status 200 with Finish alone, as gateways answer during an outage
 	Times  int               `yaml:"times"` // of a fault in a [Script], per session; defaults to 1
 }
 
@@ -69,8 +70,8 @@ func Always(reply Reply) Handler {
 	return func(context.Context, Request) Reply { return reply }
 }
 
-// Fault reports whether the reply is an HTTP error or a cut connection instead of a whole answer.
-func (r Reply) Fault() bool { return r.Status != 0 || r.Cut }
+// Fault reports whether the reply is an HTTP error, a cut connection or nothing instead of a whole answer.
+func (r Reply) Fault() bool { return r.Status != 0 || r.Cut || r.Empty }
 
 // deliverJSON converts JSON to text or a tool call, as req asks for.
 func (r Reply) deliverJSON(req Request) (Reply, error) {

@@ -36,7 +36,7 @@ import (
 //     message, is the number of replies given. After the last reply the rule says that there is nothing more to do or,
 //     with repeat, repeats it.
 //   - For a structured request, which has no conversation, the rule counts its answers. The last reply is repeated.
-//   - A fault (status or cut) is given `times` times (default 1) per session and then skipped. It is not counted:
+//   - A fault (status, cut or empty) is given `times` times (default 1) per session and then skipped. It is not counted:
 //     OpenCode discards such an answer and asks again.
 type Script struct {
 	rules []rule
@@ -97,7 +97,7 @@ func (r Reply) check() error {
 	case r.Times < 0:
 		return errors.New("times is negative")
 	case r.Times > 0 && !r.Fault():
-		return errors.New("times is for faults (status or cut) only")
+		return errors.New("times is for faults (status, cut or empty) only")
 	case r.Status != 0 && (r.Status < 400 || r.Status > 599):
 		return fmt.Errorf("status %d is not an HTTP error", r.Status)
 	case slices.ContainsFunc(r.ToolCalls, func(c ToolCall) bool { return c.Name == "" }):

@@ -35,11 +35,14 @@ func (r Reply) answer(req Request, seq int) (out openai.ChatCompletionResponse, 
 	}
 	finish := cmp.Or(r.Finish, text.If(len(r.ToolCalls) > 0, "tool_calls"), "stop")
 	in, written := cmp.Or(r.InputTokens, max(1, len(req.Text())/4)), cmp.Or(r.OutputTokens, max(1, size/4))
-	return openai.ChatCompletionResponse{
+	out = openai.ChatCompletionResponse{
 		ID: fmt.Sprint("chatcmpl-", seq), Object: "chat.completion", Created: time.Now().Unix(), Model: req.Model,
 		Choices: []openai.ChatCompletionChoice{{Message: message, FinishReason: openai.FinishReason(finish)}},
-		Usage:   openai.Usage{PromptTokens: in, CompletionTokens: written, TotalTokens: in + written},
-	}, nil
+	}
+	if !r.Empty {
+		out.Usage = openai.Usage{PromptTokens: in, CompletionTokens: written, TotalTokens: in + written}
+	}
+	return out, nil
 }
 
 // chunks splits an answer into a stream. Text and arguments come in several pieces, as from a real model, so that tests
@@ -71,8 +74,10 @@ func chunks(whole openai.ChatCompletionResponse) (out []openai.ChatCompletionStr
 		}
 	}
 	add(openai.ChatCompletionStreamChoice{FinishReason: whole.Choices[0].FinishReason})
-	chunk.Usage = &whole.Usage
-	return append(out, chunk)
+	if chunk.Usage = &whole.Usage; whole.Usage.TotalTokens > 0 {
+		out = append(out, chunk)
+	}
+	return out
 }
 
 // pieces cuts s into at most four pieces.
