@@ -37,11 +37,13 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Dir(opencode) + string(os.PathListSeparator) + os.Getenv("PATH")
-	// Both use one home, so they run in sequence. The second finds OpenCode's cache and database ready.
-	env := append(managertest.OpenCodeEnv(os.Environ(), t.TempDir(), managertest.StartModel(t, agent).URL()), "PATH="+path)
+	// All use one home, so they run in sequence. The second finds OpenCode's cache and database ready.
+	env := append(managertest.OpenCodeEnv(os.Environ(), t.TempDir(), managertest.StartModel(t, agent).URL()), "PATH="+path,
+		"OPENCODE_SERVER=http://127.0.0.1:1")
 	for program, test := range map[string]struct{ args, want string }{
 		"front": {"Write hello.txt", "1 of 1 sub-tasks completed"},
 		"parts": {"", "hello completed\nbye completed\ncompleted\n"},
+		"look":  {"", "a watch continues a session at most: 100\nheld by: nobody\nblockers: 0 []\nno OpenCode server to watch\n"},
 	} {
 		dir, bin := t.TempDir(), filepath.Join(t.TempDir(), program)
 		if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", bin, "./"+program).CombinedOutput(); err != nil {

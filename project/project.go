@@ -60,8 +60,15 @@ type Options struct {
 	Logger *slog.Logger
 	// Secrets redacts all that is stored or shown. Defaults to one that knows the usual forms of keys, and the values
 	// of variables in Environ whose names sound secret.
-	Secrets *secret.Redactor
+	Secrets *Redactor
 }
+
+// Redactor recognizes secrets and removes them from texts. It may be told more of them at any time.
+type Redactor = secret.Redactor
+
+// NewRedactor returns one that knows the usual forms of keys, and the values of variables in an environment (NAME=value
+// each) whose names sound secret.
+func NewRedactor(environ []string) *Redactor { return secret.New(environ) }
 
 // Project is a directory in which manager works. Its methods may be called from any goroutine.
 type Project struct {
