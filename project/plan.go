@@ -41,17 +41,20 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.ParsePlan(path, data)
+	plan, warnings, err := p.CheckPlan(path, data)
+	p.warnOfCommands(warnings)
+	return plan, err
 }
 
-// ParsePlan is [Project.ReadPlan] for a plan that is in memory; name stands for it in messages.
-func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
+// CheckPlan is [Project.ReadPlan] for a plan that is in memory, and returns what that warns of. name stands for it in
+// messages.
+func (p *Project) CheckPlan(name string, data []byte) (*boulder.Plan, []yamlfile.Problem, error) {
 	plan, warnings, err := taskledger.ParseWarn(name, data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := p.refuseSecret("the plan's model", plan.Model); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, s := range plan.SubTasks {
 		for name, values := range map[string][]string{
@@ -59,7 +62,7 @@ func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
 			"gates": s.Gates, "no_worse": s.NoWorse,
 		} {
 			if err := p.refuseSecret(fmt.Sprintf("%s of sub-task %q", name, p.secrets.Text(s.ID)), values...); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
@@ -67,9 +70,8 @@ func (p *Project) ParsePlan(name string, data []byte) (*boulder.Plan, error) {
 	if kinds := p.secrets.Kinds(string(written)); len(kinds) > 0 {
 		p.warnOfSecret("The plan "+name, kinds)
 	}
-	p.warnOfCommands(warnings)
 	clean := secret.Each(*plan, p.secrets)
-	return &clean, nil
+	return &clean, secret.Each(warnings, p.secrets), nil
 }
 
 func (p *Project) warnOfCommands(warnings []yamlfile.Problem) {
@@ -80,6 +82,9 @@ func (p *Project) warnOfCommands(warnings []yamlfile.Problem) {
 
 // WarnOfPlan warns of the gates of a plan that comes from no file. Reading one warns already.
 func (p *Project) WarnOfPlan(plan *boulder.Plan) { p.warnOfCommands(taskledger.Warnings(plan)) }
+
+// ConfigWarnings returns what [Project.WarnOfConfig] warns of.
+func (p *Project) ConfigWarnings() []yamlfile.Problem { return secret.Each(p.cfg.Warnings, p.secrets) }
 
 // WarnOfConfig warns of configured commands that prove nothing, or run otherwise than they look in the file.
 func (p *Project) WarnOfConfig() { p.warnOfCommands(p.cfg.Warnings) }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
@@ -83,7 +82,7 @@ place. Nothing is run, and no model is asked.
 
 Exit codes: 0 both can be used · 2 something is wrong.`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			r := &validReport{Type: "validate", Problems: []yamlfile.Problem{}}
+			r := &validReport{Type: "validate", Problems: []yamlfile.Problem{}, Warnings: append([]yamlfile.Problem{}, a.ConfigWarnings()...)}
 			path, planErr := a.PlanPath(), error(nil)
 			if len(args) > 0 {
 				path = a.file(args[0])
@@ -92,13 +91,10 @@ Exit codes: 0 both can be used · 2 something is wrong.`,
 			case len(args) > 0 && !exists(path):
 				return usagef("there is no plan file %s", path)
 			case exists(path):
-				var plan *boulder.Plan
-				if plan, planErr = a.ReadPlan(path); planErr == nil {
-					r.Plan, r.SubTasks = a.pretty(path), len(plan.SubTasks)
-				}
+				planErr = a.checkPlan(path, r)
 			}
-			if a.openErr == nil {
-				a.WarnOfConfig()
+			for _, w := range r.Warnings {
+				a.warn("%s", w)
 			}
 			err := errors.Join(a.openErr, planErr)
 			r.OK = err == nil
@@ -115,6 +111,18 @@ Exit codes: 0 both can be used · 2 something is wrong.`,
 	}
 }
 
+func (a *app) checkPlan(path string, r *validReport) error {
+	data, err := yamlfile.Read(path)
+	if err != nil {
+		return err
+	}
+	plan, warnings, err := a.CheckPlan(path, data)
+	if err == nil {
+		r.Plan, r.SubTasks, r.Warnings = a.pretty(path), len(plan.SubTasks), append(r.Warnings, warnings...)
+	}
+	return err
+}
+
 // validReport is the --json output of `manager validate`.
 type validReport struct {
 	Type     string             `json:"type"` // validate
@@ -122,6 +130,7 @@ type validReport struct {
 	Plan     string             `json:"plan,omitempty"` // the file, if it can be used
 	SubTasks int                `json:"sub_tasks"`
 	Problems []yamlfile.Problem `json:"problems"` // with file, line and column
+	Warnings []yamlfile.Problem `json:"warnings"` // about commands
 }
 
 func (r *validReport) Print(o page.Out) {

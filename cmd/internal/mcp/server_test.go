@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -201,6 +202,7 @@ type args = map[string]any
 
 const (
 	gated   = "task: Do it\nsub_tasks: [{id: one, description: Do it, gates: [touch pwned]}]\n"
+	doubted = "task: Do it\nsub_tasks: [{id: one, description: Do it, gates: [touch pwned || true]}]\n"
 	noWorse = "task: Do it\nsub_tasks: [{id: one, description: Do it, no_worse: [touch pwned]}]\n"
 	ungated = "task: Do it\nsub_tasks: [{id: one, description: Do it}]\n"
 )
@@ -209,14 +211,20 @@ const (
 func TestGatesNeedTheUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	for _, plan := range []string{gated, noWorse} {
-		id := w.result("detached", "run", args{"plan": plan})["boulder_id"]
+	for _, plan := range []string{gated, noWorse, doubted} {
+		began := w.result("detached", "run", args{"plan": plan})
+		id := began["boulder_id"]
 		waits := w.result("wait", "wait", args{"boulder": id})
 		reason, _ := waits["reason"].(string)
 		shown, _ := waits["plan"].(map[string]any)
 		if waits["status"] != "paused" || waits["resumable"] != false || shown["task"] != "Do it" || shown["type"] != "plan" ||
 			!strings.Contains(reason, "the plan is not approved yet") {
 			t.Errorf("it waits: %v", waits)
+		}
+		for what, warnings := range map[string]any{"(given)": began["warnings"], "sub_tasks[0].gates[0]": shown["warnings"]} {
+			if said := fmt.Sprint(warnings); (plan == doubted) != strings.Contains(said, "cannot be red") || (plan == doubted) != strings.Contains(said, what) {
+				t.Errorf("%s: warnings %s", plan, said)
+			}
 		}
 		w.awaitReleased(id.(string))
 		w.refuses("resume", args{"boulder": id}, "the user has to agree", "`manager resume "+id.(string)+"` in a terminal")

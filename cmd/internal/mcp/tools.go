@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -25,11 +26,12 @@ func (s *server) plan(ctx context.Context, in planInput) ([]any, error) {
 
 func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 	req := project.Request{Task: in.Task}
+	var warnings []yamlfile.Problem
 	switch {
 	case (strings.TrimSpace(in.Task) == "") == (in.Plan == ""):
 		return nil, errors.New("run needs a task or a plan, and not both: a plan has the task in it")
 	case in.Plan != "":
-		plan, err := s.ParsePlan("(given)", []byte(in.Plan))
+		plan, doubts, err := s.CheckPlan("(given)", []byte(in.Plan))
 		if err == nil {
 			err = s.Criteria(nil).Check(plan)
 		}
@@ -40,9 +42,10 @@ func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 		if err != nil {
 			return nil, err
 		}
+		warnings = doubts
 		req.Plan, req.GatesApproved, req.AskPlan = plan, s.Config().AllowModelGates, s.needsUser(plan)
 	}
-	return s.handOver(ctx, req)
+	return s.handOver(ctx, req, warnings...)
 }
 
 // needsUser reports whether a plan has gates that need the user's approval.
@@ -52,8 +55,14 @@ func (s *server) needsUser(plan *boulder.Plan) bool {
 	})
 }
 
+// started is the output of the tools that begin or continue a boulder.
+type started struct {
+	view.Detached
+	Warnings []yamlfile.Problem `json:"warnings,omitempty"` // of the given plan's gates
+}
+
 // handOver passes a request to the background server. New boulders are diverted: no user attends to their questions.
-func (s *server) handOver(ctx context.Context, req project.Request) (_ []any, err error) {
+func (s *server) handOver(ctx context.Context, req project.Request, warnings ...yamlfile.Problem) (_ []any, err error) {
 	if req.Resume == "" {
 		req.Diverted = true
 		if req.Model, err = s.Model(); err != nil {
@@ -64,7 +73,7 @@ func (s *server) handOver(ctx context.Context, req project.Request) (_ []any, er
 	if err != nil {
 		return nil, err
 	}
-	return []any{view.Detached{Type: "detached", BoulderID: id, PID: pid}}, nil
+	return []any{started{view.Detached{Type: "detached", BoulderID: id, PID: pid}, warnings}}, nil
 }
 
 // requireName refuses an empty name: a command's default could be the user's own boulder.

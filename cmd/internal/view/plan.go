@@ -11,8 +11,10 @@ import (
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/dag"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/taskledger"
 )
 
 // planJSON is what `manager plan --json` prints: one object with the content of the plan file.
@@ -24,17 +26,25 @@ type planJSON struct {
 	Edited bool           `json:"edited"`         // the user changed it after it was sealed
 	Base   string         `json:"base,omitempty"` // commit that it was made on; absent outside git
 	boulder.Plan
+	Warnings []yamlfile.Problem `json:"warnings,omitempty"` // of its gates; file is the path in the plan, without a line
 }
 
 // NewPlanJSON returns a plan as --json prints it.
 func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
 	out := planJSON{
-		Type: "plan", Path: path, Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(), Plan: *plan,
+		Type: "plan", Path: path, Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(), Plan: *plan, Warnings: taskledger.Warnings(plan),
 	}
 	if plan.Seal != nil {
 		out.Base = plan.Seal.Base
 	}
 	return out
+}
+
+// Warnings prints what a plan is warned of.
+func Warnings(o page.Out, all []yamlfile.Problem) {
+	for _, w := range all {
+		o.Say(o.Yellow("warning:"), " ", o.Plain(w.String()))
+	}
 }
 
 const descriptionShown = 6
@@ -121,7 +131,7 @@ func Expected(o page.Out, plan *boulder.Plan, total int, b *boulder.Budget, earl
 	}
 }
 
-// Replan shows a proposed replan to the user: what is removed, changed and added.
+// Replan shows a proposed replan to the user: what is removed, changed and added, and what it is warned of.
 func Replan(o page.Out, r orchestrator.ReplanProposal) {
 	o.Say()
 	o.Say(o.Bold(fmt.Sprintf("Replan %d:", r.Number)), " ", o.Plain(r.Reason))
@@ -140,6 +150,7 @@ func Replan(o page.Out, r orchestrator.ReplanProposal) {
 			o.Say(o.Red("-"), " ", o.Plain(t.Subject), " ", o.Faint("("+t.ID+")"))
 		}
 	}
+	Warnings(o, taskledger.Warnings(&boulder.Plan{SubTasks: r.SubTasks}))
 }
 
 func printSpec(o page.Out, mark, id string, s boulder.Spec) {

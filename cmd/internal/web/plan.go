@@ -29,7 +29,7 @@ func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, ba
 	}
 	plan, shown := boulder.Plan{}, template.HTML("")
 	if b.Replan == nil {
-		plan, shown = d.Revision.Plan, s.preview(ctx, b, &d.Revision.Plan)
+		plan, shown = d.Revision.Plan, s.preview(ctx, b, &d.Revision.Plan, taskledger.Warnings(&d.Revision.Plan))
 	} else {
 		proposal := orchestrator.Proposal(*d)
 		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal) })
@@ -41,9 +41,10 @@ func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, ba
 }
 
 // preview renders a plan as the terminal does before it asks for approval.
-func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Plan) template.HTML {
+func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Plan, warnings []yamlfile.Problem) template.HTML {
 	return printed(func(o page.Out) {
 		view.Plan(o, plan)
+		view.Warnings(o, warnings)
 		view.Decided(o, plan, b.DoneWhen, b.Checks)
 		view.Expected(o, plan, s.Config().Limits.EvaluationsTotal, b.Budget, s.Earlier(ctx))
 	})
@@ -88,7 +89,7 @@ func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
 // take puts the user's text into the draft, with its problems. It returns nil if the text is not a valid plan.
 func (s *Site) take(ctx context.Context, d *draft, text string) *boulder.Plan {
 	d.Text = text
-	plan, err := s.ParsePlan("the plan", []byte(text))
+	plan, warnings, err := s.CheckPlan("the plan", []byte(text))
 	if err == nil {
 		done := s.Criteria(nil)
 		if d.B != nil {
@@ -97,7 +98,7 @@ func (s *Site) take(ctx context.Context, d *draft, text string) *boulder.Plan {
 		err = done.Check(plan)
 	}
 	if err == nil {
-		d.Checked = s.preview(ctx, cmp.Or(d.B, &boulder.Boulder{}), plan)
+		d.Checked = s.preview(ctx, cmp.Or(d.B, &boulder.Boulder{}), plan, warnings)
 		return plan
 	}
 	bad, is := errors.AsType[*yamlfile.Error](err)

@@ -43,7 +43,8 @@ func TestApprove(t *testing.T) {
 		asking(t, dir)
 		b := enter(t, site(t, dir, ""))
 		shown := b.get("/")
-		says(t, shown, "Run this plan?", "Continue with this plan?", "Do two", "Create half a theme", "$ go test ./half", "NOT Nothing waits for you",
+		says(t, shown, "Run this plan?", "Continue with this plan?", "Do two", "Create half a theme", "$ go test ./half",
+			"warning:</span> sub_tasks[1].gates[0]: the gate `npm test || true` cannot be red", "the gate `go test ./half | tail` cannot be red", "NOT Nothing waits for you",
 			"NOT manager resume 01k3", html.EscapeString(hostile))
 		says(t, b.get("/b/"+test.id), "if you agree, they run on this machine", `value="approve"`, "NOT value=\"resume\"")
 		form := url.Values{"do": {test.do}, "hash": {hashOf(t, shown, test.id)}, "back": {"/b/" + test.id}}
@@ -90,8 +91,8 @@ func TestEditPlan(t *testing.T) {
 	for _, do := range []string{"check", "approve"} {
 		post(do, bad, http.StatusOK, "<b>Line 4:</b>", "subjekt", "<b>Line 6:</b>", html.EscapeString(bad), `role="alert"`, "NOT "+hostile)
 	}
-	good := "task: X\nsub_tasks:\n  - {id: mine, description: Do it, gates: [\"true\"]} # my own\n"
-	post("check", good, http.StatusOK, "# my own", "What it comes to", "Do it", "NOT role=\"alert\"")
+	good := "task: X\nsub_tasks:\n  - {id: mine, description: Do it, gates: [\"true\", npx vitest]} # my own\n"
+	post("check", good, http.StatusOK, "# my own", "What it comes to", "Do it", "the plan:3:52: `npx vitest` may watch files", "NOT role=\"alert\"")
 	says(t, b.get("/"), "Run this plan?") // nothing has happened yet
 	kept := hash
 	hash = "abcdef"
@@ -105,7 +106,7 @@ func TestEditPlan(t *testing.T) {
 	}
 	d, err := db.Get(t.Context(), "01k3plan")
 	db.Close()
-	if err != nil || len(d.SubTasks) != 1 || !slices.Equal(d.SubTasks[0].Gates, []string{"true"}) || !d.Revision.Edited {
+	if err != nil || len(d.SubTasks) != 1 || !slices.Equal(d.SubTasks[0].Gates, []string{"true", "npx vitest"}) || !d.Revision.Edited {
 		t.Errorf("%v, %+v", err, d)
 	}
 	post("approve", good, http.StatusOK, "waits for your approval", "# my own")

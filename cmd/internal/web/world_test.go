@@ -225,7 +225,7 @@ func asking(t testing.TB, dir string) {
 	t.Helper()
 	plan := boulder.Plan{Version: 1, Task: "Add dark mode, " + hostile, SubTasks: []boulder.Spec{
 		{ID: "one", Subject: "Do one " + hostile, Description: "Do it. " + hostile, SuccessCriteria: []string{"It is done."}, Gates: []string{"true # " + hostile}},
-		{ID: "two", Subject: "Do two", Description: "Do it.", SuccessCriteria: []string{"It is done."}, DependsOn: []string{"one"}},
+		{ID: "two", Subject: "Do two", Description: "Do it.", SuccessCriteria: []string{"It is done."}, DependsOn: []string{"one"}, Gates: []string{"npm test || true"}},
 	}}
 	planned := sample.New(t, "01k3plan")
 	rev := boulder.PlanRevision{Number: 1, Plan: plan, Hash: plan.Hash(), Origin: boulder.OriginModel, AdoptedAt: planned.Now}
@@ -237,7 +237,7 @@ func asking(t testing.TB, dir string) {
 	replan.Start(ref)
 	replan.Apply(boulder.ReplanStarted{AttemptRef: ref, Number: 1, Reason: "stuck: " + hostile, Replaces: replan.State.Remainder("theme")})
 	replan.Apply(boulder.ReplanProposed{AttemptRef: ref, Replacement: boulder.Replacement{SubTasks: []boulder.Spec{
-		{ID: "smaller", Subject: "Create half a theme " + hostile, Description: "Half of it.", Gates: []string{"go test ./half"}},
+		{ID: "smaller", Subject: "Create half a theme " + hostile, Description: "Half of it.", Gates: []string{"go test ./half | tail"}},
 	}}})
 	replan.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "a new plan has to be approved"})
 	storeIn(t, dir, planned, replan)
