@@ -80,7 +80,7 @@ type API interface {
 	RejectQuestion(ctx context.Context, requestID string) error
 
 	// Catalogue lists the connected providers and their models. The first call also warms the directory: it takes about
-	// two seconds, which the first prompt saves. OpenCode 2 lists none before that, and is polled for up to 10 s.
+	// two seconds, which the first prompt saves. OpenCode 2 takes longer after a start, see [AttachConfig].BootTimeout.
 	Catalogue(ctx context.Context) (Catalogue, error)
 
 	// DefaultModel returns the model in the user's configuration, or "": the server then picks a recent or connected one.

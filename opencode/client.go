@@ -35,8 +35,8 @@ type AttachConfig struct {
 	// CallTimeout bounds every call, as does the caller's context, except [API.Ask], which waits for a model. A sixth
 	// of it bounds the removal of that question's session. Defaults to 30 s.
 	CallTimeout time.Duration
-	// FillTimeout bounds the wait for the configured models and agents (OpenCode 2). Defaults to 30 s.
-	FillTimeout time.Duration
+	// BootTimeout bounds the wait, once for a directory, for its models and agents (OpenCode 2). Defaults to 30 s.
+	BootTimeout time.Duration
 	// EventSilence is how long the event stream may bring nothing, not even a heartbeat. Defaults to 30 s.
 	EventSilence time.Duration
 	Logger       *slog.Logger // logs reconnects and undecodable events. Defaults to none.
@@ -84,7 +84,7 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 	cfg.Username = cmp.Or(cfg.Username, base.User.Username(), defaultUsername)
 	cfg.Password = cmp.Or(cfg.Password, password)
 	base.User = nil
-	cfg.FillTimeout = cmp.Or(cfg.FillTimeout, v2fill)
+	cfg.BootTimeout = cmp.Or(cfg.BootTimeout, v2boot)
 	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, defaultCallTimeout)
 	cfg.EventSilence = cmp.Or(cfg.EventSilence, defaultEventSilence)
 	if cfg.Logger == nil {

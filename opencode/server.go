@@ -46,9 +46,10 @@ type ServerConfig struct {
 	Binary string   // a path or a name in PATH. Defaults to "opencode".
 	Dir    string   // the working directory, an absolute path. Defaults to the caller's.
 	Env    []string // the environment. Defaults to os.Environ(). Proxies are not used for this machine.
-	// ConfigContent is OpenCode configuration (JSON) over the user's files. Empty keeps OPENCODE_CONFIG_CONTENT in Env.
-	ConfigContent string
-	StartTimeout  time.Duration // defaults to 2 min
+	// ConfigContent returns OpenCode configuration (JSON) over the user's files, for a generation (0: unknown). nil keeps
+	// OPENCODE_CONFIG_CONTENT in Env.
+	ConfigContent func(generation int) string
+	StartTimeout  time.Duration // of the server, and then of each directory in it. Defaults to 2 min.
 	CallTimeout   time.Duration // of its client, see [AttachConfig]
 	StopGrace     time.Duration // how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
 	Logger        *slog.Logger  // defaults to none
@@ -106,8 +107,9 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		output: printed{LastBytes: text.LastBytes{Limit: outputKept}, listening: make(chan string, 1)},
 	}
 	started := make(chan error)
-	cmd := s.command(path, port, password)
-	if major, _, _ := numbers(version); major == 2 {
+	generation, _, _ := numbers(version)
+	cmd := s.command(generation, path, port, password)
+	if generation == 2 {
 		// Ends OpenCode 2 even if this program is killed, and hides the password from its tools.
 		cmd.Args = append(cmd.Args, "--stdio")
 		if s.lease, err = cmd.StdinPipe(); err != nil {
@@ -136,7 +138,7 @@ func lookUp(binary string) (string, error) {
 	return filepath.Abs(path)
 }
 
-func (s *Server) command(path, port, password string) *exec.Cmd {
+func (s *Server) command(generation int, path, port, password string) *exec.Cmd {
 	cmd := exec.Command(path, "serve", "--hostname", "127.0.0.1", "--port", port)
 	cmd.Dir = s.cfg.Dir
 	env := s.cfg.Env
@@ -158,8 +160,8 @@ func (s *Server) command(path, port, password string) *exec.Cmd {
 		// OpenCode trusts PWD, not the real working directory.
 		cmd.Env = append(cmd.Env, "PWD="+s.cfg.Dir)
 	}
-	if s.cfg.ConfigContent != "" {
-		cmd.Env = append(cmd.Env, "OPENCODE_CONFIG_CONTENT="+s.cfg.ConfigContent)
+	if s.cfg.ConfigContent != nil {
+		cmd.Env = append(cmd.Env, "OPENCODE_CONFIG_CONTENT="+s.cfg.ConfigContent(generation))
 	}
 	cmd.Stdout, cmd.Stderr = &s.output, &s.output
 	cmd.WaitDelay = drainAfter // a process that it left behind may hold its output open
@@ -176,7 +178,7 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 		select {
 		case address := <-s.output.listening:
 			if s.client, err = newClient(address, AttachConfig{
-				Password: password, CallTimeout: s.cfg.CallTimeout, Logger: s.cfg.Logger,
+				Password: password, CallTimeout: s.cfg.CallTimeout, BootTimeout: s.cfg.StartTimeout, Logger: s.cfg.Logger,
 			}); err != nil {
 				return err
 			}

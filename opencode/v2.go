@@ -25,13 +25,12 @@ type v2 struct {
 type v2memory struct {
 	retries sync.Map // the [Status] of sessions that wait for a provider, from their newest event
 	ours    sync.Map // ids of sessions that no background service works on
-	filled  sync.Map // directories whose lists of models were waited for
+	boots   sync.Map // a [directoryBoot] for each directory
 }
 
 const (
 	v2page      = 200 // the server's maximum
 	v2sessions  = 100 // as many as OpenCode 1 returns
-	v2patience  = 10 * time.Second
 	v2pause     = 100 * time.Millisecond
 	instruction = "manager" // the key of a session's instructions
 )

@@ -9,70 +9,84 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// v2list reads a list of the directory. It is empty until the directory has booted, which takes about a second.
-func v2list[T any](ctx context.Context, v v2, op, path string) (all []T, err error) {
-	deadline := time.Now().Add(v2patience)
-	err = v2poll(ctx, op, func() (done bool, err error) {
-		all, err = getData[[]T](ctx, v, op, path, v.here())
-		return len(all) > 0 || time.Now().After(deadline), err
-	})
-	return all, err
+// v2boot bounds the wait for a directory to boot. It takes up to ten seconds after a start, or 21 on a very busy machine
+// (measured with 2.0.14).
+const v2boot = 30 * time.Second
+
+// directoryBoot is locked while a directory is waited for.
+type directoryBoot struct {
+	sync.Mutex
+	over bool
 }
 
-// v2fill bounds the wait for the configured providers. They are listed one after the other, up to ten seconds after a
-// start, or 21 on a very busy machine (measured with 2.0.14).
-const v2fill = 30 * time.Second
+// booted waits, once for a directory, until the server has read its configuration and loaded its plugins. Before, lists
+// are empty or incomplete: they fill in stages, and what the configuration defines comes last. The list of plugins stays
+// empty until all others are complete (2.0.14). An old server without it has booted once it lists models.
+func (v v2) booted(ctx context.Context) error {
+	const op = "wait for the directory"
+	known, _ := v.boots.LoadOrStore(v.dir, new(directoryBoot))
+	boot := known.(*directoryBoot)
+	boot.Lock()
+	defer boot.Unlock()
+	if boot.over {
+		return nil
+	}
+	deadline := time.Now().Add(v.cfg.BootTimeout)
+	filled := func(path string) error {
+		return v2poll(ctx, op, func() (done bool, err error) {
+			all, err := getData[[]json.RawMessage](ctx, v, op, path, v.here())
+			if done = len(all) > 0; err == nil && !done && time.Now().After(deadline) {
+				v.log.Warn("OpenCode has not booted the directory in time: its lists may be incomplete", "directory", v.dir)
+				done = true
+			}
+			return done, err
+		})
+	}
+	err := filled("/api/plugin")
+	if errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNotFound) {
+		err = filled("/api/model")
+	}
+	boot.over = err == nil
+	return err
+}
 
-// Catalogue waits, once for a directory, until the models of all configured providers are listed.
 func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
-	const op = "list models"
-	type model struct {
+	if err := v.booted(ctx); err != nil {
+		return out, err
+	}
+	models, err := getData[[]struct {
 		sessionModel
 		Enabled  *bool
 		Settings struct{ APIKey string }
-	}
-	models, err := v2list[model](ctx, v, op, "/api/model")
+	}](ctx, v, "list models", "/api/model", v.here())
 	if err != nil {
 		return out, err
 	}
-	entries, err := v.configuration(ctx)
-	if err != nil && !errors.Is(err, ErrUnsupported) { // the preview of this API in OpenCode 1.18 lacks it
-		return out, err
-	}
-	missing := func() (names []string) {
-		for _, e := range entries {
-			for name := range e.Info.Providers {
-				if !slices.ContainsFunc(models, func(m model) bool { return m.ProviderID == name }) {
-					names = append(names, name)
-				}
-			}
-		}
-		slices.Sort(names)
-		return slices.Compact(names)
-	}
-	err = nil
-	if _, waited := v.filled.LoadOrStore(v.dir, true); !waited {
-		deadline := time.Now().Add(v.cfg.FillTimeout)
-		err = v2poll(ctx, op, func() (done bool, err error) {
-			if len(missing()) == 0 || time.Now().After(deadline) {
-				return true, nil
-			}
-			models, err = getData[[]model](ctx, v, op, "/api/model", v.here())
-			return false, err
-		})
-	}
-	if out.Missing = missing(); len(out.Missing) > 0 {
-		v.log.Warn("OpenCode lists no model of configured providers; is a key missing?", "providers", out.Missing)
-	}
+	listed := map[string]bool{}
 	for _, m := range models {
+		listed[m.ProviderID] = true
 		out.Keys = append(out.Keys, m.Settings.APIKey)
 		if m.Enabled == nil || *m.Enabled {
 			out.Models = append(out.Models, m.ref())
 		}
 	}
+	entries, err := v.configuration(ctx)
+	if errors.Is(err, ErrUnsupported) { // the preview of this API in OpenCode 1.18 lacks it
+		return out, nil
+	}
+	for _, e := range entries {
+		for name := range e.Info.Providers {
+			if !listed[name] {
+				out.Missing = append(out.Missing, name)
+			}
+		}
+	}
+	slices.Sort(out.Missing)
+	out.Missing = slices.Compact(out.Missing)
 	return out, err
 }
 
@@ -81,7 +95,6 @@ type v2configuration struct {
 	Info struct {
 		Model     json.RawMessage // {providerID, model}, or provider/model#variant
 		Providers map[string]json.RawMessage
-		Agents    map[string]struct{ Disabled bool }
 	}
 }
 
@@ -105,32 +118,14 @@ func (v v2) DefaultModel(ctx context.Context) (string, error) {
 	return model, err
 }
 
-// Agents waits, once for a directory, until those of the configuration are listed, which come after the built-in ones.
 func (v v2) Agents(ctx context.Context) (names []string, err error) {
-	entries, err := v.configuration(ctx)
-	if err != nil && !errors.Is(err, ErrUnsupported) {
+	if err := v.booted(ctx); err != nil {
 		return nil, err
 	}
-	configured := map[string]bool{}
-	for _, e := range entries {
-		for name, agent := range e.Info.Agents {
-			configured[name] = !agent.Disabled
-		}
+	all, err := getData[[]struct{ ID string }](ctx, v, "list agents", "/api/agent", v.here())
+	for _, agent := range all {
+		names = append(names, agent.ID)
 	}
-	const op = "list agents"
-	_, waited := v.filled.LoadOrStore("agents of "+v.dir, true)
-	deadline := time.Now().Add(v.cfg.FillTimeout)
-	err = v2poll(ctx, op, func() (done bool, err error) {
-		all, err := v2list[struct{ ID string }](ctx, v, op, "/api/agent")
-		names, done = nil, true
-		for _, agent := range all {
-			names = append(names, agent.ID)
-		}
-		for name, enabled := range configured {
-			done = done && (!enabled || slices.Contains(names, name))
-		}
-		return done || waited || time.Now().After(deadline), err
-	})
 	return names, err
 }
 

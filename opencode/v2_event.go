@@ -120,9 +120,9 @@ func (r *v2reader) read(data []byte) ([]Event, error) {
 
 // missed reports whether events of a session were lost before this one, by their sequence numbers.
 func (r *v2reader) missed(e v2event) bool {
-	before := r.numbers[e.Durable.AggregateID]
+	before, known := r.numbers[e.Durable.AggregateID]
 	r.numbers[e.Durable.AggregateID] = max(before, e.Durable.Seq)
-	return before != 0 && e.Durable.Seq > before+1
+	return known && e.Durable.Seq > before+1
 }
 
 func (r *v2reader) unknown(e v2event) Event {

@@ -102,9 +102,10 @@ func (v v2) ensureOurs(ctx context.Context, sessionID string) error {
 // taken returns an error that matches [ErrUnavailable] while a background service works on a session. No other process
 // can stop it, and two servers at work on one session would undo each other's changes.
 func (v v2) taken(ctx context.Context, sessionID string) error {
-	taken := false
+	taken, sign := false, millis(0)
 	query := url.Values{"limit": {strconv.Itoa(v2page)}, "order": {"desc"}}
 	err := v2pages(ctx, v, "list messages", v2path(sessionID, "message"), query, func(m v2message) bool {
+		sign = max(sign, m.Time.Created, m.Time.Completed) // the session's own time is that of its last prompt
 		taken = m.Type == "synthetic" && m.Description == revived
 		return !taken && m.Type != "idle" && m.Type != "user"
 	})
@@ -115,9 +116,8 @@ func (v v2) taken(ctx context.Context, sessionID string) error {
 	if err != nil {
 		return err
 	}
-	s, err := v.Session(ctx, sessionID)
-	if _, here := active[sessionID]; err != nil || here || time.Since(s.Updated) > revivalEnds {
-		return err
+	if _, here := active[sessionID]; here || time.Since(sign.time()) > revivalEnds {
+		return nil
 	}
 	return &Error{
 		Op: "send prompt", kind: ErrUnavailable,

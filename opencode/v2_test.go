@@ -185,11 +185,38 @@ func TestBackgroundSubAgent(t *testing.T) {
 	}
 }
 
-// A sub-agent gets its session's denials, even if the program restarted and no event announced the sub-agent.
+// What a sub-agent inherits from its session is left as it is, exceptions from denials included.
+func TestInheritedRules(t *testing.T) {
+	t.Parallel()
+	deny := opencode.Rule{Permission: "webfetch", Pattern: "*", Action: opencode.Deny}
+	except := opencode.Rule{Permission: "webfetch", Pattern: "https://example.com/*", Action: opencode.Allow}
+	s := newStandIn(t, fakeopencode.Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if r.AssistantTurns() > 0 || strings.Contains(r.FirstUser(), "the child's work") {
+			return scriptmodel.Reply{Text: "done"}
+		}
+		return call("task", map[string]any{"description": "help", "prompt": "the child's work", "subagent_type": "general"})
+	}, deny, except)
+	s.send(s.session.ID, "go")
+	events := await(s.ctx, t, s.sub, func(e opencode.Event) bool {
+		return e.SessionID == s.session.ID && contract.Status(opencode.Idle)(e)
+	})
+	for _, e := range events {
+		if p, ok := e.Payload.(opencode.Unknown); ok && p.Type == "session.permissions" {
+			t.Errorf("rules were set: %s", p.Properties)
+		}
+	}
+	children, err := s.dir.Children(s.ctx, s.session.ID)
+	if err != nil || len(children) != 1 || !slices.Equal(children[0].Rules, []opencode.Rule{deny, except}) {
+		t.Errorf("%+v, %v", children, err)
+	}
+}
+
+// A sub-agent gets its session's denials from a server that does not pass them on, even if the program restarted and no
+// event announced the sub-agent.
 func TestDenialsOutliveTheProgram(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	s := newStandIn(t, fakeopencode.Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	s := newStandIn(t, fakeopencode.Behaviour{BareChildren: true}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case r.AssistantTurns() > 0:
 			return scriptmodel.Reply{Text: "done"}
@@ -332,22 +359,22 @@ func TestConnectedInMidTurn(t *testing.T) {
 // A session that OpenCode's background service resumed after a crash gets no prompt before that work has ended.
 func TestSessionOfABackgroundService(t *testing.T) {
 	t.Parallel()
-	recent := time.Now().UnixMilli()
 	const (
-		user   = `{"id":"msg_1","type":"user"}`
-		taken  = `{"id":"msg_2","type":"synthetic","description":"Continuing after restart"}`
-		answer = `{"id":"msg_3","type":"assistant"}`
+		user   = `{"id":"msg_1","type":"user","time":{"created":1}}`
+		taken  = `{"id":"msg_2","type":"synthetic","description":"Continuing after restart","time":{"created":2}}`
+		answer = `{"id":"msg_3","type":"assistant","time":{"created":3}}`
 		ended  = `{"id":"msg_4","type":"idle","outcome":"succeeded"}`
 	)
+	recent := fmt.Sprintf(`{"id":"msg_5","type":"assistant","time":{"created":3,"completed":%d}}`, time.Now().UnixMilli())
 	for name, test := range map[string]struct {
 		newestFirst []string
-		updated     int64
 		refused     bool
 	}{
-		"not taken up":   {[]string{answer, user}, recent, false},
-		"at work":        {[]string{answer, taken, user}, recent, true},
-		"has ended":      {[]string{ended, answer, taken}, recent, false},
-		"is gone itself": {[]string{answer, taken, user}, 1, false},
+		"not taken up":             {[]string{recent, user}, false},
+		"at work":                  {[]string{recent, taken, user}, true},
+		"at work for a long while": {[]string{recent, answer, taken, user}, true},
+		"has ended":                {[]string{ended, recent, taken}, false},
+		"is gone itself":           {[]string{answer, taken, user}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -358,7 +385,7 @@ func TestSessionOfABackgroundService(t *testing.T) {
 			}
 			reply("GET /api/info", `{"version":"2.0.21"}`)
 			reply("GET /api/session/active", `{"data":{}}`)
-			reply("GET /api/session/s", fmt.Sprintf(`{"data":{"id":"s","time":{"updated":%d}}}`, test.updated))
+			reply("GET /api/session/s", `{"data":{"id":"s","time":{"updated":2}}}`) // its last prompt
 			reply("GET /api/session/s/message", `{"data":[`+strings.Join(test.newestFirst, ",")+`],"cursor":{}}`)
 			mux.HandleFunc("POST /api/session/s/prompt", func(w http.ResponseWriter, _ *http.Request) {
 				sent = true

@@ -301,13 +301,16 @@ func (p *Project) startServer(ctx context.Context) (*opencode.Server, error) {
 	}
 	return opencode.Start(ctx, opencode.ServerConfig{
 		Binary: p.Binary(), Dir: p.dir, Env: env, Logger: p.log,
-		ConfigContent: withOwnConfig(Getenv(env, "OPENCODE_CONFIG_CONTENT")),
+		ConfigContent: func(generation int) string {
+			return withOwnConfig(generation, Getenv(env, "OPENCODE_CONFIG_CONTENT"))
+		},
 	})
 }
 
 // withOwnConfig adds the ledgers' agent to the configuration from the user's environment, and keeps a refused
-// permission from ending a turn. An unreadable configuration stays as it is, for OpenCode to report.
-func withOwnConfig(content string) string {
+// permission from ending a turn. An unreadable configuration stays as it is, for OpenCode to report. OpenCode 2 ignores
+// the latter, and takes the section of the last document as a whole: one of ours could hide the user's.
+func withOwnConfig(generation int, content string) string {
 	merged := map[string]any{}
 	if content != "" && json.Unmarshal([]byte(content), &merged) != nil {
 		return content
@@ -321,8 +324,10 @@ func withOwnConfig(content string) string {
 		return found
 	}
 	maps.Copy(section("agent"), ocprovider.AgentConfig())
-	if experimental := section("experimental"); experimental["continue_loop_on_deny"] == nil {
-		experimental["continue_loop_on_deny"] = true // else refusing one of several parallel asks ends the turn (seen)
+	if generation != 2 {
+		if experimental := section("experimental"); experimental["continue_loop_on_deny"] == nil {
+			experimental["continue_loop_on_deny"] = true // else refusing one of several parallel asks ends the turn (seen)
+		}
 	}
 	out, _ := json.Marshal(merged) // it came from JSON
 	return string(out)

@@ -63,7 +63,7 @@ func run(m *testing.M) (int, error) {
 	shared.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
 		return opencode.Start(ctx, opencode.ServerConfig{
 			Binary: binary, Dir: home, Env: scriptmodel.OpenCodeEnv(os.Environ(), home, shared.model.URL()),
-			ConfigContent: config, StartTimeout: patience, CallTimeout: patience,
+			ConfigContent: func(int) string { return config }, StartTimeout: patience, CallTimeout: patience,
 		})
 	})
 	defer shared.host.Stop(context.Background())

@@ -134,7 +134,7 @@ func (s *scene) child(parent string) string {
 	return children[0].ID
 }
 
-// subAgent gives what a sub-agent asks for: in 2.0.14 it inherits the session's ask rules, too.
+// subAgent gives what a sub-agent asks for: OpenCode 2.0.14 passes the session's ask rules on, OpenCode 1 only denials.
 func subAgent(s *scene) {
 	session, sub, _ := s.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(r.FirstUser(), "the child's work") {
@@ -148,6 +148,7 @@ func subAgent(s *scene) {
 		}
 		return e.SessionID == session && Status(opencode.Idle)(e)
 	})
+	s.want(s.suite.Caps().Generation == 2 || !slices.ContainsFunc(events, Is[opencode.Asked]), "the sub-agent had to ask")
 	s.want(s.exists("done"), "the sub-agent did not do its work")
 	born := s.child(session)
 	for _, roots := range []bool{true, false} {

@@ -62,7 +62,7 @@ func holds(t *testing.T, suite *contract.Suite, reasons ...string) {
 	}
 }
 
-const noToasts = "it has no toasts"
+const noToasts = "no call of its API shows one"
 
 func TestOpenCode1(t *testing.T) {
 	t.Parallel()

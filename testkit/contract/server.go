@@ -36,7 +36,7 @@ func catalogue(s *scene) {
 }
 
 func toast(s *scene) {
-	s.skipUnless(s.suite.Caps().Toasts, "it has no toasts")
+	s.skipUnless(s.suite.Caps().Toasts, "no call of its API shows one")
 	s.must(s.dir.ShowToast(s.ctx, opencode.Toast{Message: "hello", Variant: "info"}))
 }
 

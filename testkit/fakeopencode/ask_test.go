@@ -172,11 +172,18 @@ func TestQuestion(t *testing.T) {
 	w.call("session.form.cancel", 409, nil, nil, id, f.ID)
 }
 
-// A sub-agent works in a child without its parent's rules. In the background it wakes its idle parent when done.
+// A sub-agent works in a child with its parent's rules and metadata, or without. In the background it wakes its idle
+// parent when done.
 func TestSubagent(t *testing.T) {
 	t.Parallel()
+	for _, bare := range []bool{false, true} {
+		testSubagent(t, bare)
+	}
+}
+
+func testSubagent(t *testing.T, bare bool) {
 	release := make(chan struct{})
-	w := newWorld(t, Behaviour{}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	w := newWorld(t, Behaviour{BareChildren: bare}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case strings.Contains(r.FirstUser(), "You are a subagent"):
 			return scriptmodel.Reply{Text: "found it", Wait: release}
@@ -188,7 +195,7 @@ func TestSubagent(t *testing.T) {
 		}
 		return scriptmodel.Reply{Text: "well"}
 	})
-	id := w.session(fields{"permissions": []rule{{"shell", "*", "deny"}}})
+	id := w.session(fields{"permissions": []rule{{"shell", "*", "deny"}}, "metadata": fields{"tag": "x"}})
 	w.prompt(id, "msg_1", "in the background")
 	w.awaitIn(id, "session.execution.succeeded")
 	if got := w.kinds(id); got != "user assistant:tool-calls assistant:stop idle:succeeded" {
@@ -203,7 +210,8 @@ func TestSubagent(t *testing.T) {
 	}
 	var children []sessionInfo
 	w.call("session.list", 200, nil, &children, "parentID="+id)
-	if len(children) != 1 || len(children[0].Permissions) != 0 || children[0].Agent != "general" {
+	if len(children) != 1 || children[0].Agent != "general" ||
+		(len(children[0].Permissions) == 0) != bare || (children[0].Metadata["tag"] == nil) != bare {
 		t.Fatalf("children: %+v", children)
 	}
 	w.prompt(id, "msg_2", "at once")

@@ -65,13 +65,47 @@ func (p *permissions) UnmarshalJSON(data []byte) error {
 // defaultRules precede those of the configuration. Rules for tools that the stand-in lacks are left out.
 var defaultRules = []rule{{"*", "*", "allow"}}
 
-// readConfig reads a directory's configuration. The environment overrides the file.
-func readConfig(dir string, environ map[string]string) *config {
-	c := &config{Snapshot: true, Agent: map[string]*agent{
+func builtInAgents() map[string]*agent {
+	return map[string]*agent{
 		"build":   {Mode: "primary"},
 		"plan":    {Mode: "primary", Permission: permissions{{"edit", "*", "deny"}}},
 		"general": {Mode: "subagent"},
-	}}
+	}
+}
+
+// stage says how far the directory has booted. Each request for the list of plugins, which is the last one to fill, takes
+// it a stage further, so that tests need no time:
+//
+//	0 all lists are empty
+//	1 there are hosted models and built-in agents
+//	2 there are agents of the configuration, too
+//	3 it has booted
+func (l *location) stage() int {
+	switch b := l.server.behaviour; {
+	case b.FullCatalogue:
+		return booted
+	case b.NeverBoots:
+		return min(l.looks, booted-1)
+	}
+	return min(l.looks, booted)
+}
+
+const booted = 3
+
+func (l *location) listPlugins(*http.Request) (any, error) {
+	l.looks++
+	if l.stage() < booted {
+		return l.answer([]any{})
+	}
+	return l.answer([]any{fields{
+		"id": "opencode.agent", "source": fields{"type": "builtin"}, "features": fields{"server": true},
+		"state": fields{"status": "active"},
+	}})
+}
+
+// readConfig reads a directory's configuration. The environment overrides the file.
+func readConfig(dir string, environ map[string]string) *config {
+	c := &config{Snapshot: true, Agent: builtInAgents()}
 	file, _ := os.ReadFile(filepath.Join(dir, "opencode.json")) // most have none
 	for _, text := range [][]byte{file, []byte(environ["OPENCODE_CONFIG_CONTENT"])} {
 		_ = json.Unmarshal(text, c) // what cannot be decoded is ignored
@@ -85,20 +119,30 @@ func readConfig(dir string, environ map[string]string) *config {
 func (l *location) listAgents(*http.Request) (any, error) {
 	all := []any{}
 	for _, id := range slices.Sorted(maps.Keys(l.config.Agent)) {
+		if stage, early := l.stage(), builtInAgents()[id] != nil; stage == 0 || stage == 1 && !early {
+			continue
+		}
 		a := l.config.Agent[id]
 		all = append(all, fields{
 			"id": id, "name": id, "mode": a.Mode, "hidden": false, "permissions": l.rules(a),
 			"request": fields{"settings": fields{}, "headers": fields{}, "body": fields{}},
 		})
 	}
-	return l.catalogue("agent", all)
+	return l.answer(all)
 }
 
 // listModels includes the provider's key in each model, as the real server does.
 func (l *location) listModels(*http.Request) (any, error) {
 	all := []any{}
-	for _, providerID := range slices.Sorted(maps.Keys(l.config.Provider)) {
-		p := l.config.Provider[providerID]
+	providers := l.config.Provider
+	switch l.stage() {
+	case 0:
+		providers = nil
+	case 1, 2:
+		providers = map[string]provider{"openai": {Models: map[string]model{"gpt": {}}}}
+	}
+	for _, providerID := range slices.Sorted(maps.Keys(providers)) {
+		p := providers[providerID]
 		for _, id := range slices.Sorted(maps.Keys(p.Models)) {
 			m := p.Models[id]
 			all = append(all, fields{
@@ -111,20 +155,15 @@ func (l *location) listModels(*http.Request) (any, error) {
 			})
 		}
 	}
-	return l.catalogue("model", all)
-}
-
-// catalogue answers the first request for a list with an empty one, unless FullCatalogue is set.
-func (l *location) catalogue(kind string, all []any) (any, error) {
-	if !l.listed[kind] && !l.server.behaviour.FullCatalogue {
-		all = []any{}
-	}
-	l.listed[kind] = true
 	return l.answer(all)
 }
 
 func (l *location) getConfig(*http.Request) (any, error) {
-	info := fields{"permissions": append([]rule{}, l.config.Permission...)}
+	providers := fields{}
+	for id := range l.config.Provider {
+		providers[id] = fields{}
+	}
+	info := fields{"permissions": append([]rule{}, l.config.Permission...), "providers": providers}
 	if providerID, model, chosen := strings.Cut(l.config.Model, "/"); chosen {
 		info["model"] = fields{"providerID": providerID, "model": model}
 	}

@@ -53,40 +53,38 @@ func (x *session) execute(run *execution) {
 			x.failTool(m, c, &turnError{Type: "aborted", Message: "Tool execution was interrupted"})
 		}
 	}
-	var worked bool
-	worked, run.err = x.turns(run.ctx)
-	x.end(run, worked)
+	run.err = x.turns(run.ctx)
+	x.end(run)
 }
 
-// turns calls the model until it wants no more tools and the inbox is empty. It reports whether there was work.
-func (x *session) turns(ctx context.Context) (worked bool, err error) {
+// turns calls the model until it wants no more tools and the inbox is empty.
+func (x *session) turns(ctx context.Context) error {
 	more := false
 	for {
 		if err := context.Cause(ctx); err != nil {
-			return worked, err
+			return err
 		}
 		a, err := x.agent()
 		if err != nil {
-			return worked, err // the inbox keeps its prompts
+			return err // the inbox keeps its prompts
 		}
 		if x.deliver() {
 			more = true
 		}
 		if !more {
-			return worked, nil
+			return nil
 		}
-		worked = true
 		e, err := x.endpoint()
 		if err != nil {
-			return worked, err
+			return err
 		}
 		if more, err = x.step(ctx, a, e); err != nil {
-			return worked, err
+			return err
 		}
 	}
 }
 
-func (x *session) end(run *execution, worked bool) {
+func (x *session) end(run *execution) {
 	outcome, about := "succeeded", fields{}
 	failure, failed := errors.AsType[*turnError](run.err)
 	switch {
@@ -98,11 +96,8 @@ func (x *session) end(run *execution, worked bool) {
 		outcome, about = "interrupted", fields{"reason": "shutdown"}
 	}
 	x.run = nil
-	x.Info.Time.Updated = now()
-	if worked || run.err != nil {
-		x.Info.Outcome, x.Info.Time.Idle = outcome, now()
-		x.add(&message{Type: "idle", Outcome: outcome})
-	}
+	x.Info.Outcome, x.Info.Time.Idle = outcome, now()
+	x.add(&message{Type: "idle", Outcome: outcome}) // another one, after an execution that did nothing
 	x.emit("session.execution."+outcome, about)
 	if errors.Is(run.err, errDeclined) && len(x.Inbox) > 0 {
 		x.wake() // after an interrupt the inbox stays parked

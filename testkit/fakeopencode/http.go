@@ -31,6 +31,7 @@ var routes = []route{
 
 	{"agent.list", "GET /api/agent", (*location).listAgents},
 	{"model.list", "GET /api/model", (*location).listModels},
+	{"plugin.list", "GET /api/plugin", (*location).listPlugins},
 
 	{"session.list", "GET /api/session", (*Server).listSessions},
 	{"session.create", "POST /api/session", (*Server).createSession},

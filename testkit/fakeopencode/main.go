@@ -95,7 +95,9 @@ type Behaviour struct {
 	Retry   time.Duration // before a model call is retried; doubles each time. Defaults to 2 s.
 
 	KeepRejectText bool // the text of a rejection reaches the model for every tool
-	FullCatalogue  bool // lists are complete from the first answer
+	FullCatalogue  bool // directories have booted from the first request on, see [location.stage]
+	NeverBoots     bool // they never boot
+	BareChildren   bool // sub-agents inherit neither rules nor metadata
 	LastPage       bool // the last page of a list has no cursor
 	EventLocations bool // events of an execution name the directory too
 	IgnoreRules    bool // permissions given at a session's creation are ignored

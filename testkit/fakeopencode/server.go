@@ -106,7 +106,7 @@ type location struct {
 	ref    locationRef
 	config *config
 	mcp    map[string]*mcpServer
-	listed map[string]bool // kinds of lists that were requested before
+	looks  int // requests for the list of plugins
 }
 
 type locationRef struct {
@@ -118,7 +118,7 @@ func (s *Server) at(dir string) *location {
 	if s.locations[dir] == nil {
 		s.locations[dir] = &location{
 			server: s, ref: locationRef{dir}, config: readConfig(dir, s.cfg.Environ),
-			mcp: map[string]*mcpServer{}, listed: map[string]bool{},
+			mcp: map[string]*mcpServer{},
 		}
 	}
 	return s.locations[dir]

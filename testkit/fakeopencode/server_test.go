@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,19 +53,36 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A directory's lists are empty at first, unless FullCatalogue is set.
+// A directory's lists fill in stages, one for each look at its plugins, which are listed when it has booted.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
-	for _, full := range []bool{false, true} {
-		w := newWorld(t, Behaviour{FullCatalogue: full}, steps())
-		here := "location[directory]=" + w.dir
-		for _, list := range []string{"agent.list", "model.list"} {
-			for _, filled := range []bool{full, true} {
-				var all []any
-				if w.call(list, 200, nil, &all, here); (len(all) > 0) != filled {
-					t.Errorf("%s: %v, want it filled: %v", list, all, filled)
-				}
-			}
+	for name, test := range map[string]struct {
+		behaviour Behaviour
+		want      string // plugins, models and agents after each look
+	}{
+		"in stages": {Behaviour{}, "0 1 3, 0 1 4, 1 3 4, 1 3 4, "},
+		"at once":   {Behaviour{FullCatalogue: true}, "1 3 4, 1 3 4, 1 3 4, 1 3 4, "},
+		"never":     {Behaviour{NeverBoots: true}, "0 1 3, 0 1 4, 0 1 4, 0 1 4, "},
+	} {
+		w := newWorld(t, test.behaviour, steps())
+		err := os.WriteFile(filepath.Join(w.dir, "opencode.json"), []byte(`{"agent":{"mine":{}}}`), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, here := "", "location[directory]="+w.dir
+		count := func(list string) int {
+			var all []any
+			w.call(list, 200, nil, &all, here)
+			return len(all)
+		}
+		if n := count("model.list"); !test.behaviour.FullCatalogue && n != 0 {
+			t.Errorf("%s: %d models at first", name, n)
+		}
+		for range 4 {
+			got += fmt.Sprintf("%d %d %d, ", count("plugin.list"), count("model.list"), count("agent.list"))
+		}
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
 }

@@ -104,13 +104,19 @@ func (s *Server) createSession(r *http.Request) (any, error) {
 func (s *Server) newSession(info sessionInfo) *session {
 	info.ID, info.ProjectID = s.newID("ses_"), "global"
 	info.Time = times{Created: now(), Updated: now()}
-	x := &session{server: s, Entries: map[string]string{}, Info: info}
+	x := &session{server: s, Entries: map[string]string{}, Info: info, Seq: -1}
 	s.sessions[info.ID] = x
 	created := fields{
 		"projectID": info.ProjectID, "location": info.Location, "slug": "stand-in", "version": s.behaviour.Version,
 		"parentID": info.ParentID, "title": info.Title, "agent": info.Agent,
 	}
 	maps.DeleteFunc(created, func(_ string, value any) bool { return value == "" })
+	if len(info.Permissions) > 0 {
+		created["permissions"] = info.Permissions
+	}
+	if info.Metadata != nil {
+		created["metadata"] = info.Metadata
+	}
 	if info.Model != nil {
 		created["model"] = info.Model
 	}
@@ -213,12 +219,14 @@ func (x *session) switchModel(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-// add appends a message, and sets its id and time if it has none.
+// add appends a message, and sets its id and time if it has none. Only prompts count as updates of the session.
 func (x *session) add(m *message) *message {
 	m.ID = cmp.Or(m.ID, x.server.newID("msg_"))
 	m.Time.Created = cmp.Or(m.Time.Created, now())
 	x.Messages = append(x.Messages, m)
-	x.Info.Time.Updated = now()
+	if m.Type == "user" || m.Type == "synthetic" {
+		x.Info.Time.Updated = now()
+	}
 	return m
 }
 

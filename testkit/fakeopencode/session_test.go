@@ -23,7 +23,7 @@ func TestTurn(t *testing.T) {
 	id := w.session(fields{"metadata": fields{"boulder": "b1"}})
 	w.prompt(id, "msg_1", "write it")
 	events := w.await("session.execution.succeeded")
-	seq := 0
+	seq := -1
 	for _, e := range events {
 		if e.Durable == nil {
 			continue
@@ -35,10 +35,13 @@ func TestTurn(t *testing.T) {
 			t.Errorf("%s: location %v", e.Type, e.Where)
 		}
 	}
-	step := []string{"step.started", "tool.input.started", "tool.input.ended", "tool.called", "tool.success", "step.ended", "usage.updated"}
+	step := []string{
+		"step.started", "tool.input.started", "tool.input.ended", "tool.called", "step.streamed", "tool.success", "step.ended",
+		"usage.updated",
+	}
 	want := slices.Concat([]string{"created", "inbox.enqueued", "execution.started", "inbox.delivered"}, step,
-		slices.Insert(slices.Clone(step), 4, "tool.progress"),
-		[]string{"step.started", "text.started", "text.ended", "step.ended", "usage.updated", "execution.succeeded"})
+		slices.Insert(slices.Clone(step), 5, "tool.progress"),
+		[]string{"step.started", "text.started", "text.ended", "step.streamed", "step.ended", "usage.updated", "execution.succeeded"})
 	if diff := cmp.Diff(want, types(events)); diff != "" {
 		t.Error(diff)
 	}

@@ -111,6 +111,7 @@ func (t *step) runTools(ctx context.Context, wanted []openai.ToolCall) error {
 		t.x.emit("session.tool.called", t.about(fields{"id": c.ID, "input": input, "executed": false}))
 		calls = append(calls, &toolCall{ctx: ctx, step: t, content: c, input: input})
 	}
+	t.x.emit("session.step.streamed", t.about(fields{}))
 	for _, call := range calls {
 		group.Go(call.run)
 	}

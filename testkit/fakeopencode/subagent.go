@@ -4,18 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
-// subagent runs another agent in a child session, which does not inherit its parent's rules.
+// subagent runs another agent in a child session, which inherits its parent's rules and metadata.
 func (t *toolCall) subagent() (result, error) {
 	parent, s, name, description := t.step.x, t.server(), t.string("agent"), t.string("description")
 	if err := t.ask("subagent", name); err != nil {
 		return result{}, err
 	}
-	child := s.newSession(sessionInfo{
+	info := sessionInfo{
 		ParentID: parent.Info.ID, Title: description, Agent: name, Model: parent.Info.Model, Location: parent.Info.Location,
-	})
+	}
+	if !s.behaviour.BareChildren {
+		info.Permissions, info.Metadata = slices.Clone(parent.Info.Permissions), maps.Clone(parent.Info.Metadata)
+	}
+	child := s.newSession(info)
 	child.enqueue(&message{Type: "user", payload: payload{
 		Text: "You are a subagent spawned by another session.\n" + t.string("prompt"),
 	}})
