@@ -177,7 +177,7 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 		}
 	}
 	if how.How != boulder.LandedFiles && !how.DryRun { // a landing in the files that was interrupted is not wanted any more
-		if err := p.slots.SettleLanding(ctx, "", ""); err != nil {
+		if err := p.slots.PutBack(ctx, head.Line.Base, tip); err != nil {
 			return l, err
 		}
 	}
@@ -327,6 +327,9 @@ func (p *Project) testCommit(ctx context.Context, b *boulder.Snapshot, commit st
 func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) error {
 	if p.NoDiffs() != "" { // imported: slots and refs are elsewhere
 		return nil
+	}
+	if err := p.slots.EndLanding(b.Boulder.Line.Base, b.Boulder.Line.Tip); err != nil {
+		return err
 	}
 	err := p.slots.Free(ctx, b.Boulder.ID, b.Boulder.Line.Base, how != boulder.LandedDropped, func(id string) bool {
 		return how != boulder.LandedDropped && slices.ContainsFunc(b.SubTasks, func(t *boulder.SubTask) bool {

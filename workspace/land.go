@@ -39,7 +39,11 @@ func (s *Slots) TakeBack(ctx context.Context, from, to string, dry bool) ([]Chan
 	if err != nil {
 		return nil, s.project.explain(ctx, err, from)
 	}
-	return s.LandFiles(ctx, base, before, dry)
+	changes, err := s.LandFiles(ctx, base, before, dry)
+	if err == nil && !dry { // nothing is recorded: taken back again, it finds that nothing is left to do
+		err = s.EndLanding(base, before)
+	}
+	return changes, err
 }
 
 // Onto applies the commits from base to tip onto another commit, and returns the last. Conflicts wrap [ErrConflict].

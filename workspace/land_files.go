@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/statedir"
@@ -28,146 +27,236 @@ type Change struct {
 }
 
 // landing is what the file landingFile says: the user's files are on the way from one tree to another. It is on disk
-// before the first file is written, and goes after the last, so that a crash leaves a landing to finish.
+// before the first file is written, and goes when it is recorded that the results have landed, so that a crash leaves a
+// landing to finish.
 type landing struct {
-	Base string `json:"base"` // of the results
-	Tip  string `json:"tip"`
-	From string `json:"from"`
-	To   string `json:"to"`
+	Base   string   `json:"base"` // of the results
+	Tip    string   `json:"tip"`
+	From   string   `json:"from"`
+	To     string   `json:"to"`
+	Done   bool     `json:"done,omitempty"`   // all files are written, and on disk
+	Before *landing `json:"before,omitempty"` // an interrupted landing of the same results, which this one completes
 }
 
 const landingFile = "landing.json" // in the state directory
 
 // LandFiles brings the change from base to tip into the user's files, and leaves the index alone. Each file is merged
-// with the user's changes. If any conflicts, nothing is written and the error wraps [ErrConflict]. If writing fails, what
-// was written is undone. A landing of the same results that a crash interrupted is finished first, and one of others is
-// put back. With dry, nothing is written.
+// with the user's changes. If any conflicts, nothing is written and the error wraps [ErrConflict]. If writing fails, or the
+// user changes one of the files meanwhile, what was written is undone. A landing of the same results that a crash
+// interrupted is finished first, and one of others is put back. With dry, nothing is written.
+//
+// When it returns, the files are on disk. Call [Slots.EndLanding] when it is recorded that they have landed.
 func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (landed []Change, err error) {
-	w := s.project
-	if !dry {
-		if err := s.SettleLanding(ctx, base, tip); err != nil {
+	before, err := s.underWay()
+	if err == nil && before != nil && !dry {
+		before, err = s.settle(ctx, before, base, tip, true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(s.project.root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	l := &landing{Base: base, Tip: tip, Before: before}
+	changes, err := s.compare(ctx, root, l)
+	switch {
+	case err != nil:
+		return nil, unwritten(err, before)
+	case dry:
+		return changes, nil
+	case len(changes) > 0:
+		if err := s.land(ctx, root, l, changes); err != nil {
 			return nil, err
 		}
+	case before != nil:
+		l = before
+	default:
+		return nil, nil
 	}
-	now, err := w.Snapshot(ctx)
+	l.Done = true
+	return changes, s.write(l)
+}
+
+// unwritten adds to an error what is true of the user's files.
+func unwritten(err error, before *landing) error {
+	if before != nil {
+		return fmt.Errorf("%w; files of an earlier, interrupted landing are written, and nothing else was written", err)
+	}
+	return fmt.Errorf("%w; nothing was written", err)
+}
+
+// compare merges the user's files with the results into the trees of l, and returns in which files these differ. What
+// stands in the way of writing them is an error.
+func (s *Slots) compare(ctx context.Context, root *os.Root, l *landing) (changes []Change, err error) {
+	if l.From, err = s.project.Snapshot(ctx); err != nil {
+		return nil, err
+	}
+	users, err := s.project.commit(ctx, l.From, l.Base, "The user's files", time.Unix(0, 0))
 	if err != nil {
 		return nil, err
 	}
-	users, err := w.commit(ctx, now, base, "The user's files", time.Unix(0, 0))
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.merge(ctx, users, tip)
+	m, err := s.merge(ctx, users, l.Tip)
 	if err != nil {
 		return nil, err
 	}
 	if len(m.conflicts) > 0 {
 		return nil, fmt.Errorf("%w with your files: %s", ErrConflict, named(m.conflicts))
 	}
-	changes, err := s.changes(ctx, now, m.tree)
-	if err != nil {
-		return nil, err
+	l.To = m.tree
+	if changes, err = s.changes(ctx, l.From, l.To); err == nil {
+		err = s.obstacles(root, changes)
 	}
-	root, err := os.OpenRoot(w.root)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	if inTheWay := inTheWay(root, changes); len(inTheWay) > 0 {
-		return nil, fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, named(inTheWay))
-	}
-	if dry || len(changes) == 0 {
-		return changes, nil
-	}
-	staged, err := s.stage(ctx, m.tree, changes)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(staged)) }()
-	if err := s.writable(root, changes); err != nil {
-		return nil, err
-	}
-	if current, err := w.Snapshot(ctx); err != nil || current != now {
-		return nil, errors.Join(err, errors.New("files were changed meanwhile, and nothing is written: land once more"))
-	}
-	data, err := json.Marshal(landing{Base: base, Tip: tip, From: now, To: m.tree})
-	if err == nil {
-		err = statedir.Write(w.git.dir, stateDir+"/"+landingFile, data)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := s.place(root, staged, changes); err != nil {
-		return nil, s.undo(ctx, root, landing{From: now, To: m.tree}, changes, err)
-	}
-	return changes, s.landingEnds()
+	return changes, err
 }
 
-func (s *Slots) landingEnds() error {
-	return os.Remove(filepath.Join(s.project.git.dir, stateDir, landingFile))
+// land writes the files, or undoes what it wrote.
+func (s *Slots) land(ctx context.Context, root *os.Root, l *landing, changes []Change) error {
+	p, err := s.stage(ctx, root, l.To, changes)
+	if err != nil {
+		return unwritten(err, l.Before)
+	}
+	defer p.discard()
+	for _, c := range changes {
+		p.found[c.Path] = look(root, c.Path)
+	}
+	if current, err := s.project.Snapshot(ctx); err != nil || current != l.From {
+		return unwritten(errors.Join(err, errors.New("files were changed meanwhile: land once more")), l.Before)
+	}
+	if err := s.write(l); err != nil {
+		return unwritten(err, l.Before)
+	}
+	failure := p.place()
+	if failure == nil || errors.Is(failure, errKilled) {
+		return failure
+	}
+	if err := s.putBack(context.WithoutCancel(ctx), root, l); err != nil {
+		return fmt.Errorf("some of the files are written, and cannot be put back (%w): see to the cause, and land again: %w", err, failure)
+	}
+	return unwritten(failure, l.Before)
 }
 
-// SettleLanding completes a landing of these results that a crash interrupted. One of others is put back: they were dropped,
-// or landed elsewhere. Files that the user has changed since stay as they are.
-func (s *Slots) SettleLanding(ctx context.Context, base, tip string) error {
-	var l landing
+// underWay returns the landing that has not ended; nil if there is none.
+func (s *Slots) underWay() (*landing, error) {
 	data, err := os.ReadFile(filepath.Join(s.project.git.dir, stateDir, landingFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
+	l := &landing{}
 	if err == nil {
-		err = json.Unmarshal(data, &l)
+		err = json.Unmarshal(data, l)
 	}
-	if err != nil {
+	return l, err
+}
+
+// write records a landing that is under way; nil: none is.
+func (s *Slots) write(l *landing) error {
+	if l == nil {
+		return os.Remove(filepath.Join(s.project.git.dir, stateDir, landingFile))
+	}
+	data, err := json.Marshal(l)
+	if err == nil {
+		err = statedir.Write(s.project.git.dir, stateDir+"/"+landingFile, data)
+	}
+	return err
+}
+
+// EndLanding forgets the landing of these results, once it is recorded that they have landed. It may be called again.
+func (s *Slots) EndLanding(base, tip string) error {
+	l, err := s.underWay()
+	if err != nil || l == nil || l.Base != base || l.Tip != tip {
 		return err
 	}
-	changes, err := s.changes(ctx, l.From, l.To)
-	if err != nil {
-		return fmt.Errorf("a landing was interrupted and cannot be completed: look at your files with git, remove %s, and land again: %w",
-			filepath.Join(stateDir, landingFile), err)
+	return s.write(nil)
+}
+
+// PutBack undoes a landing that was interrupted, and one of these results of which it was not recorded that they have
+// landed. Files that the user has changed since stay as they are.
+func (s *Slots) PutBack(ctx context.Context, base, tip string) error {
+	l, err := s.underWay()
+	if err == nil && l != nil {
+		_, err = s.settle(ctx, l, base, tip, false)
+	}
+	return err
+}
+
+// settle completes a landing that is under way, if it is of these results and wanted, and returns it. Else it puts it back:
+// its results were dropped, or landed elsewhere. One of other results that has written all its files only lacks its end.
+func (s *Slots) settle(ctx context.Context, l *landing, base, tip string, wanted bool) (*landing, error) {
+	own := l.Base == base && l.Tip == tip
+	if l.Done && !own {
+		return nil, s.write(nil)
 	}
 	root, err := os.OpenRoot(s.project.root)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.Close()
-	if l.Base != base || l.Tip != tip {
-		l, changes = landing{From: l.To, To: l.From}, reversed(changes)
+	if own && wanted {
+		err = s.complete(ctx, root, l.From, l.To)
 	}
-	if err := s.complete(ctx, root, l, changes); err != nil {
-		return fmt.Errorf("a landing was interrupted, and completing it fails: %w", err)
+	for err == nil && l != nil && !(own && wanted) {
+		err = s.putBack(ctx, root, l)
+		l = l.Before
 	}
-	return s.landingEnds()
+	if err != nil {
+		return nil, fmt.Errorf("a landing was interrupted, and completing it fails: %w; look at your files with git, and land again, or remove %s",
+			err, filepath.Join(stateDir, landingFile))
+	}
+	return l, nil
 }
 
-// complete writes the files that are still as in l.From as in l.To.
-func (s *Slots) complete(ctx context.Context, root *os.Root, l landing, changes []Change) error {
-	before, err := s.stage(ctx, l.From, reversed(changes))
+// putBack undoes a landing, up to what was under way before it.
+func (s *Slots) putBack(ctx context.Context, root *os.Root, l *landing) error {
+	if err := s.complete(ctx, root, l.To, l.From); err != nil {
+		return err
+	}
+	return s.write(l.Before)
+}
+
+// complete writes the files that are still as in one tree as they are in the other.
+func (s *Slots) complete(ctx context.Context, root *os.Root, from, to string) error {
+	changes, err := s.changes(ctx, from, to)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(before) }() // what is left goes with the boulder's slots
-	after, err := s.stage(ctx, l.To, changes)
+	before, err := s.stage(ctx, root, from, reversed(changes))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(after) }()
-	changes = slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
-		return !sameFile(root, c.Path, filepath.Join(before, "files", filepath.FromSlash(c.Path)))
-	})
-	return s.place(root, after, changes)
+	defer before.discard()
+	p, err := s.stage(ctx, root, to, changes)
+	if err != nil {
+		return err
+	}
+	defer p.discard()
+	p.clean()
+	p.changes = nil
+	for _, c := range changes {
+		p.found[c.Path] = look(root, c.Path)
+		if sameFile(root, c.Path, before.file(c.Path)) {
+			p.changes = append(p.changes, c)
+		} else if c.Deleted {
+			removeEmpty(root, path.Dir(c.Path)) // made for it before a kill
+		}
+	}
+	if err := s.obstacles(root, p.changes); err != nil {
+		return err
+	}
+	return p.place()
 }
 
 // sameFile reports whether a file of the user is as a staged one: a link with the same target, or a file with the same
 // content that may be executed or not; or that both are missing. It looks at the disk, since ignore rules, filters and the
 // size of a file hide it from snapshots.
 func sameFile(root *os.Root, name, staged string) bool {
-	is, isErr := root.Lstat(name)
+	is := look(root, name)
 	was, wasErr := os.Lstat(staged)
 	if wasErr != nil || was.IsDir() {
-		return isErr != nil || is.IsDir() // directories are made for what is below them
+		return is == nil || is.IsDir() // directories are made for what is below them
 	}
-	if isErr != nil || is.Mode().Type() != was.Mode().Type() {
+	if is == nil || is.Mode().Type() != was.Mode().Type() {
 		return false
 	}
 	if was.Mode()&fs.ModeSymlink != 0 {
@@ -213,26 +302,6 @@ func reversed(changes []Change) []Change {
 	return back
 }
 
-// undo puts back what was written before a failure, and returns an error that says whether it could.
-func (s *Slots) undo(ctx context.Context, root *os.Root, l landing, changes []Change, failure error) error {
-	if errors.Is(failure, errKilled) {
-		return failure
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := s.complete(ctx, root, landing{From: l.To, To: l.From}, reversed(changes)); err != nil {
-		return fmt.Errorf("some of the files are written, and cannot be put back (%w): see to the cause, and land again: %w", err, failure)
-	}
-	for _, c := range changes {
-		if c.old == "" {
-			removeEmpty(root, path.Dir(c.Path))
-		}
-	}
-	if err := s.landingEnds(); err != nil {
-		return errors.Join(failure, err)
-	}
-	return fmt.Errorf("nothing is written: %w", failure)
-}
-
 // changes lists the files in which two trees differ.
 func (s *Slots) changes(ctx context.Context, from, to string) (changes []Change, err error) {
 	out, err := s.project.top().output(ctx, "diff-tree", "-r", "-z", "--no-renames", "--raw", from, to)
@@ -254,246 +323,4 @@ func (s *Slots) changes(ctx context.Context, from, to string) (changes []Change,
 		changes = append(changes, c)
 	}
 	return changes, nil
-}
-
-// inTheWay lists files of the user that git ignores, where landing would write a file or a directory.
-func inTheWay(root *os.Root, changes []Change) (files []string) {
-	gone, seen := map[string]bool{}, map[string]bool{}
-	for _, c := range changes {
-		gone[c.Path] = gone[c.Path] || c.Deleted
-	}
-	blocks := func(name string) {
-		if !gone[name] && !seen[name] {
-			seen[name] = true
-			files = append(files, name)
-		}
-	}
-	for _, c := range changes {
-		if c.Deleted {
-			continue
-		}
-		for dir := path.Dir(c.Path); dir != "."; dir = path.Dir(dir) {
-			if info, err := root.Lstat(dir); err == nil && !info.IsDir() {
-				blocks(dir)
-			}
-		}
-		info, err := root.Lstat(c.Path)
-		switch {
-		case err != nil || c.old != "":
-		case !info.IsDir():
-			blocks(c.Path)
-		default:
-			_ = fs.WalkDir(root.FS(), c.Path, func(name string, d fs.DirEntry, err error) error {
-				if err == nil && !d.IsDir() {
-					blocks(name)
-				}
-				return nil
-			})
-		}
-	}
-	return files
-}
-
-// stage checks out the changed files of a tree into a new directory, which it returns.
-func (s *Slots) stage(ctx context.Context, tree string, changes []Change) (dir string, err error) {
-	if dir, err = os.MkdirTemp(filepath.Join(s.project.git.dir, stateDir), "land-"); err != nil {
-		return "", err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-	}()
-	g := s.project.top()
-	g.index = filepath.Join(dir, "index")
-	if _, err := g.output(ctx, "read-tree", tree); err != nil {
-		return "", err
-	}
-	var paths strings.Builder
-	for _, c := range changes {
-		if !c.Deleted {
-			paths.WriteString(c.Path + "\x00")
-		}
-	}
-	_, err = g.feed(ctx, paths.String(), "checkout-index", "-z", "--stdin", "--prefix="+filepath.Join(dir, "files")+"/")
-	return dir, err
-}
-
-// writable tries out each directory that will change, so that one that is read-only is found before the first write.
-func (s *Slots) writable(root *os.Root, changes []Change) error {
-	tried := map[string]bool{}
-	for _, c := range changes {
-		dir := path.Dir(c.Path)
-		for dir != "." {
-			if info, err := root.Lstat(dir); err == nil && info.IsDir() {
-				break
-			}
-			dir = path.Dir(dir)
-		}
-		if tried[dir] {
-			continue
-		}
-		tried[dir] = true
-		probe := beside(dir + "/probe")
-		_ = root.Remove(probe)
-		f, err := root.OpenFile(probe, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err == nil {
-			err = errors.Join(f.Close(), root.Remove(probe))
-		}
-		if err != nil {
-			return fmt.Errorf("nothing is written: files of %s cannot be changed: %w", dir, err)
-		}
-	}
-	return nil
-}
-
-// beside names a temporary file next to one that is about to be written. One that a crash left is used again.
-func beside(name string) string { return path.Dir(name) + "/.manager-landing-" + path.Base(name) }
-
-// errKilled is what a test's step returns to leave everything as a kill at that moment does.
-var errKilled = errors.New("killed")
-
-// place moves staged files to their places, each atomically. Deletions come last, unless they make way for a file. It
-// follows no links that lead out of the project.
-func (s *Slots) place(root *os.Root, staged string, changes []Change) error {
-	gone, below := map[string]bool{}, map[string][]string{} // below: the deleted files of a directory
-	for _, c := range changes {
-		for name := c.Path; c.Deleted && name != "."; name = path.Dir(name) {
-			below[name] = append(below[name], c.Path)
-		}
-	}
-	remove := func(name string) error {
-		if gone[name] {
-			return nil
-		}
-		if err := s.step(); err != nil {
-			return err
-		}
-		gone[name] = true
-		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		removeEmpty(root, path.Dir(name))
-		return nil
-	}
-	for _, c := range changes {
-		if c.Deleted {
-			continue
-		}
-		inTheWay := below[c.Path] // a directory gives way to a file, or a file to a directory
-		for dir := path.Dir(c.Path); dir != "."; dir = path.Dir(dir) {
-			if slices.Contains(below[dir], dir) {
-				inTheWay = append(slices.Clip(inTheWay), dir)
-			}
-		}
-		for _, name := range inTheWay {
-			if err := remove(name); err != nil {
-				return err
-			}
-		}
-		if err := s.write(root, filepath.Join(staged, "files", filepath.FromSlash(c.Path)), c.Path); err != nil {
-			return err
-		}
-	}
-	for _, c := range changes {
-		if !c.Deleted {
-			continue
-		}
-		if err := remove(c.Path); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// removeEmpty removes directories that are empty now.
-func removeEmpty(root *os.Root, dir string) {
-	for ; dir != "."; dir = path.Dir(dir) {
-		if info, err := root.Lstat(dir); err != nil || !info.IsDir() || root.Remove(dir) != nil {
-			return
-		}
-	}
-}
-
-// removeDirs removes a directory that has only directories in it.
-func removeDirs(root *os.Root, dir string) {
-	var dirs []string
-	_ = fs.WalkDir(root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			dirs = append(dirs, name)
-		}
-		return nil
-	})
-	for _, name := range slices.Backward(dirs) {
-		_ = root.Remove(name)
-	}
-}
-
-// write puts a staged file into its place. The place may be on another file system.
-func (s *Slots) write(root *os.Root, staged, name string) error {
-	if err := s.step(); err != nil {
-		return err
-	}
-	if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
-		return err
-	}
-	if err := s.step(); err != nil {
-		return err
-	}
-	if info, err := root.Lstat(name); err == nil && info.IsDir() { // without files, or it would be in the way
-		removeDirs(root, name)
-	}
-	from, err := filepath.Rel(s.project.root, staged)
-	if err != nil {
-		return err
-	}
-	if err = root.Rename(from, name); !errors.Is(err, syscall.EXDEV) {
-		return err
-	}
-	temp := beside(name)
-	_ = root.Remove(temp)
-	if err = copyTo(root, staged, temp); err == nil {
-		err = s.step()
-	}
-	if err == nil {
-		err = root.Rename(temp, name)
-	}
-	if err != nil && !errors.Is(err, errKilled) {
-		_ = root.Remove(temp)
-	}
-	return err
-}
-
-// copyTo copies a staged file or link.
-func copyTo(root *os.Root, staged, to string) error {
-	info, err := os.Lstat(staged)
-	if err != nil {
-		return err
-	}
-	if info.Mode()&fs.ModeSymlink != 0 {
-		target, err := os.Readlink(staged)
-		if err != nil {
-			return err
-		}
-		return root.Symlink(target, to)
-	}
-	in, err := os.Open(staged)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Chmod(info.Mode().Perm()), out.Sync(), out.Close())
-}
-
-// step is called before each change of the user's files.
-func (s *Slots) step() error {
-	if s.onStep == nil {
-		return nil
-	}
-	return s.onStep()
 }

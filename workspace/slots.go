@@ -27,7 +27,9 @@ type Slots struct {
 	project *Workspace
 	pinning sync.Mutex
 	onStep  func() error // for tests: before each change of the user's files by landing
-	making  sync.Map     // directory → [sync.Mutex], held while the slot is prepared
+	// ignoresCase is for tests: as if the file system took names that differ in case for one.
+	ignoresCase bool
+	making      sync.Map // directory → [sync.Mutex], held while the slot is prepared
 }
 
 // Slots returns the project's slots. Their snapshots leave out what [Open] was told to.

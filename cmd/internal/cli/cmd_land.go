@@ -142,7 +142,7 @@ func (a *app) deliver(ctx context.Context, ref string, how project.Land) (projec
 	case id == "":
 		return landed, err
 	case errors.Is(err, workspace.ErrConflict) && how.How == boulder.LandedFiles:
-		return landed, fmt.Errorf("land boulder %s: %w; nothing was written: commit or undo your changes there, or use --branch", id, err)
+		return landed, fmt.Errorf("land boulder %s: %w: commit or undo your changes there, or use --branch", id, err)
 	case err != nil:
 		return landed, fmt.Errorf("land boulder %s: %w", id, err)
 	}
