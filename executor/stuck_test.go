@@ -3,6 +3,9 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -285,6 +288,39 @@ func TestProviderThatMakesItWait(t *testing.T) {
 				t.Errorf("the waiting was not shown: %q", a.activities())
 			}
 		})
+	}
+}
+
+// A NoWorse gate that names new failures may be flaky: it runs once more, and is reported. One that must pass does not.
+func TestNewFailuresRunOnceMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, `
+rules:
+  - when: {first_user: "begin"}
+    replies: [{tool_calls: [{name: write, args: {filePath: a.txt, content: "x\n"}}]}, {text: "I wrote the file, as was asked."}]
+`))
+	runs := filepath.Join(t.TempDir(), "runs")
+	counted := func(name, then string) string {
+		return fmt.Sprintf("echo %[1]s >> %[2]s; n=$(grep -c %[1]s %[2]s); echo 'not ok 1 - old'; %[3]s; exit 1", name, runs, then)
+	}
+	flaky, worse := counted("flaky", "test $n != 2 || echo 'not ok 2 - new'"), counted("worse", "test $n = 1 || echo 'not ok 2 - new'")
+	same, must := counted("same", ":"), counted("must", "test $n = 1 || echo 'not ok 2 - new'")
+	a := w.newAttempt("x", "begin")
+	a.SubTask.Gates, a.SubTask.NoWorse = []string{must}, []string{flaky, worse, same}
+	e := a.mustRun(t, w)
+	for i, want := range []struct{ holds, flaky bool }{{}, {true, true}, {}, {true, false}} {
+		if g := e.Gates[i]; g.Holds() != want.holds || g.FlakySuspected != want.flaky {
+			t.Errorf("%+v", g)
+		}
+	}
+	said, err := os.ReadFile(runs)
+	for name, want := range map[string]int{"flaky": 3, "worse": 3, "same": 2, "must": 2} {
+		if n := strings.Count(string(said), name); err != nil || n != want {
+			t.Errorf("%s ran %d times, not %d (%v)", name, n, want, err)
+		}
+	}
+	if !a.saw("gate, once more: echo flaky") {
+		t.Errorf("%q", a.activities())
 	}
 }
 

@@ -53,6 +53,11 @@ func (c *call) collect(e *boulder.Evidence) {
 	}
 	c.w.sc.edit(s.files, c.at, len(e.Red()) > 0)
 	e.ToolCount = max(e.ToolCount, 1)
+	for name := range s.files {
+		if strings.HasPrefix(name, ignored) {
+			e.Ignored = append(e.Ignored, name)
+		}
+	}
 	e.Diff.Commit = c.w.repo.capture(s)
 	e.Diff.Tree = c.w.repo.commits[e.Diff.Commit].tree
 	for i, g := range e.Gates {
@@ -144,7 +149,7 @@ func (i *integration) moveTip(ctx context.Context, from, to string) error {
 func (i *integration) test(ctx context.Context, tree string, f files) (gates []boulder.TreeGate, red []boulder.Gate, err error) {
 	e := i.Turn.Evidence
 	for _, command := range i.w.gatesFor(&i.SubTask, &i.Line, i.Earlier) {
-		if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && g != nil && g.Holds() || i.Line.Passed(command, tree) {
+		if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && len(e.Ignored) == 0 && g != nil && g.Holds() || i.Line.Passed(command, tree) {
 			gates = append(gates, boulder.TreeGate{Command: command, Tree: tree, Passed: true, Reused: true})
 			continue
 		}
@@ -154,18 +159,42 @@ func (i *integration) test(ctx context.Context, tree string, f files) (gates []b
 		if err := i.w.nap(ctx, laneIntegrate, i.span(time.Second, 10*time.Minute)); err != nil {
 			return nil, nil, err
 		}
-		g := run(command, f)
+		var g boulder.Gate
+		err := i.alive(func() error {
+			g = run(command, f)
+			if g.Holds() && !i.w.sc.class.same() && i.is(0.2) {
+				i.flake(&g)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
 		event := boulder.NewGateRun(&i.SubTask, i.Line.Integrating.Attempt, g)
 		event.Tree = tree
 		if err := i.report(event); err != nil {
 			return nil, nil, err
 		}
-		gates = append(gates, boulder.TreeGate{Command: command, Tree: tree, Passed: g.Holds()})
+		gates = append(gates, boulder.TreeGate{Command: command, Tree: tree, Passed: g.Holds(), FlakySuspected: g.FlakySuspected})
 		if !g.Holds() {
 			red = append(red, g)
 		}
 	}
 	return gates, red, nil
+}
+
+// flake lets a green gate be red once. It runs again on the same files only if it passed before: else red may be the truth.
+func (i *integration) flake(g *boulder.Gate) {
+	passed := i.Line.Passed(g.Command, i.Line.Tree)
+	if alone := boulder.GateOf(i.Turn.Evidence.Gates, g.Command); alone != nil {
+		passed = alone.Holds()
+	}
+	if passed {
+		g.FlakySuspected = true
+	} else {
+		g.ExitCode, g.Output = 1, "red"
+	}
+	i.w.seen[fmt.Sprintf("a flaky gate; it passed before: %v", passed)]++
 }
 
 // gatesFor returns the gates of the tree with a result: on a fast-forward, only the sub-task's own.
@@ -192,6 +221,10 @@ func (i *integration) conflict(files []string, red []boulder.Gate) error {
 	err := i.alive(func() error {
 		c.Tree = i.w.repo.commits[c.Tip].tree
 		i.w.seen[fmt.Sprintf("a conflict; in files: %v", len(files) > 0)]++
+		if len(red) > 0 && len(i.Turn.Evidence.Ignored) > 0 {
+			c.Ignored = i.Turn.Evidence.Ignored
+			i.w.seen["a gate that needs an ignored file"]++
+		}
 		return nil
 	})
 	if err == nil {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -39,6 +40,9 @@ const (
 	fileSum  = "sum"  // generated from the others
 	marker   = "<<<<"
 )
+
+// ignored begins the names of files that git ignores: they stay in their slot.
+const ignored = "~"
 
 const noMarkers = "no markers" // the gate of every combined tree
 
@@ -102,7 +106,9 @@ func (r *repo) merge(ours, theirs string) (merged files, conflicts []string) {
 }
 
 func (r *repo) capture(s *slot) (commit string) {
-	commit = r.commit(s.from, r.tree(s.files), fmt.Sprint(s.owner))
+	tracked := maps.Clone(s.files)
+	maps.DeleteFunc(tracked, func(name, _ string) bool { return strings.HasPrefix(name, ignored) })
+	commit = r.commit(s.from, r.tree(tracked), fmt.Sprint(s.owner))
 	r.refs[refOf(s.owner)] = commit
 	return commit
 }
@@ -161,7 +167,7 @@ func (r *repo) moveTip(from, to string) error {
 // green reports whether a gate passes on files.
 func green(command string, f files) bool {
 	if id, own := strings.CutPrefix(command, "check "); own {
-		did, api, _ := strings.Cut(f[id], " for ")
+		did, api, _ := strings.Cut(cmp.Or(f[ignored+id], f[id]), " for ")
 		return did != "" && !strings.HasPrefix(did, "red ") && api == f[fileAPI]
 	}
 	for _, content := range f {
@@ -187,7 +193,7 @@ func (sc *scenario) edit(f files, at place, red bool) {
 		did = "red " + did
 	}
 	d := throw(sc.seed, "edits", at.subTask)
-	renames, lists, sums := d.is(0.3), d.is(0.4), d.is(0.4)
+	renames, lists, sums, hides := d.is(0.3), d.is(0.4), d.is(0.4), d.is(0.3)
 	if sc.class.same() { // nothing may depend on the order there
 		f[at.subTask] = did + " for " + f[fileAPI]
 		return
@@ -199,7 +205,12 @@ func (sc *scenario) edit(f files, at place, red bool) {
 		lines := slices.DeleteFunc(strings.Split(f[fileList], "\n"), func(l string) bool { return l == "" || l == marker })
 		f[fileList] = strings.Join(slices.Compact(slices.Sorted(slices.Values(append(lines, at.subTask)))), "\n")
 	}
+	delete(f, ignored+at.subTask)
 	f[at.subTask] = did + " for " + f[fileAPI]
+	if hides && at.conflicts == 0 { // until it is told that its file is ignored
+		f[ignored+at.subTask] = f[at.subTask]
+		delete(f, at.subTask)
+	}
 	for name, content := range f {
 		if did, _, own := strings.Cut(content, " for "); own && at.conflicts > 0 {
 			f[name] = did + " for " + f[fileAPI]

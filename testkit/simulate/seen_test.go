@@ -54,7 +54,7 @@ func (c *census) check(t *testing.T) {
 		"order pause", "order resume", "order cancel", "order skip", "order retry", "order redo", "order note", "clock back",
 		"clock forward", "power cut",
 		"asked", "the user was needed for: other", "the user was needed for: merge", "a fast-forward", "a merge",
-		"a conflict; in files: true", "a conflict; in files: false", "a generated file made again", "half a slot",
+		"a conflict; in files: true", "a conflict; in files: false", "a gate that needs an ignored file", "a flaky gate; it passed before: true", "a generated file made again", "half a slot",
 		"a crash between the event and the tip", "the tip was moved", "the last judged turn",
 		"answered before the report", "answered twice", "order settle", "delivered later",
 		"answer lost between register and boulder", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
