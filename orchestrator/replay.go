@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -54,24 +53,6 @@ func CheckDecisions(events []boulder.Event) (*Check, error) {
 		}
 	}
 	return r.check, nil
-}
-
-// LimitsOf returns the limits of the last process in a log, and whether it recorded them.
-func LimitsOf(events []boulder.Event) (l Limits, recorded bool) {
-	for _, e := range slices.Backward(events) {
-		var text json.RawMessage
-		switch b := e.Body.(type) {
-		case boulder.Created:
-			text = b.Limits
-		case boulder.TakenUp:
-			text = b.Limits
-		}
-		if len(text) > 0 {
-			l, err := decodeLimits(text)
-			return l, err == nil
-		}
-	}
-	return l, false
 }
 
 // replay is a log being folded. The events of one loop turn have the same time: inputs first, then decisions.

@@ -1,16 +1,12 @@
 package orchestrator_test
 
 import (
-	"cmp"
 	"compress/gzip"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -138,54 +134,6 @@ func TestReplayOldLog(t *testing.T) {
 	check, err := orchestrator.CheckDecisions(events)
 	if err != nil || check.Unchecked != len(events) || check.Decisions > 0 {
 		t.Errorf("%+v, %v", check, err)
-	}
-}
-
-// With its original limits, a boulder keeps its schedule. With fewer slots, attempts wait, and last as long as before.
-func TestReschedule(t *testing.T) {
-	t.Parallel()
-	const slack = 100 * time.Millisecond // what the recorded loop took to write and start
-	files, err := filepath.Glob("testdata/boulders/*.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		events := load(t, file)
-		limits, recorded := orchestrator.LimitsOf(events)
-		if !recorded {
-			t.Fatalf("%s has no limits", file)
-		}
-		isRedo := func(e boulder.Event) bool { return boulder.TypeOf(e.Body) == "redo" }
-		if i := slices.IndexFunc(events, isRedo); i >= 0 {
-			if _, err := orchestrator.Reschedule(events, limits); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("--to %d", i)) {
-				t.Errorf("%s: %v", file, err)
-			}
-			events = events[:i]
-		}
-		same, err := orchestrator.Reschedule(events, limits)
-		if err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
-		for _, a := range same {
-			if (a.WouldBe.From - a.Was.From).Abs() > slack {
-				t.Errorf("%s: %v was at work %v, and would be %v", file, a.AttemptRef, a.Was, a.WouldBe)
-			}
-		}
-		limits.Global = 1
-		one, err := orchestrator.Reschedule(events, limits)
-		if err != nil {
-			t.Errorf("%s with one slot: %v", file, err)
-		}
-		slices.SortFunc(one, func(a, b orchestrator.Scheduled) int { return cmp.Compare(a.WouldBe.From, b.WouldBe.From) })
-		for i, a := range one {
-			if i > 0 && a.WouldBe.From < one[i-1].WouldBe.To {
-				t.Errorf("%s with one slot: %v begins at %s, and %v ends at %s", file, a.AttemptRef, a.WouldBe.From,
-					one[i-1].AttemptRef, one[i-1].WouldBe.To)
-			}
-			if a.Was.To > 0 && a.WouldBe.To-a.WouldBe.From != a.Was.To-a.Was.From {
-				t.Errorf("%s with one slot: %v was at work %v, and would be %v", file, a.AttemptRef, a.Was, a.WouldBe)
-			}
-		}
 	}
 }
 

@@ -138,15 +138,6 @@ func (p *Project) judge() *progressledger.Judge {
 	return &progressledger.Judge{Completer: p.completer, Logger: p.log}
 }
 
-// OtherJudge connects to the judge that the options name, by LedgerModel or else by Model.
-func (p *Project) OtherJudge(ctx context.Context) (orchestrator.Judge, error) {
-	p.opts.LedgerModel = cmp.Or(p.opts.LedgerModel, p.opts.Model)
-	if err := p.Connect(ctx); err != nil {
-		return nil, err
-	}
-	return p.judge(), nil
-}
-
 func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, error) {
 	c, err := p.Parts(p.Slots())
 	if err != nil {

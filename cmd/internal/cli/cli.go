@@ -150,6 +150,9 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 		if args := c.Flags().Args(); len(args) > 0 && c.HasSubCommands() { // the flag may belong to a misspelt command
 			return noSuchCommand(c, args)
 		}
+		if instead := gone[c.Name()+" "+strings.TrimPrefix(err.Error(), "unknown flag: ")]; instead != "" {
+			return usagef("%v: it is gone, %s", err, instead)
+		}
 		return usagef("%v: see `%s --help`", err, c.CommandPath())
 	})
 	f := cmd.PersistentFlags()

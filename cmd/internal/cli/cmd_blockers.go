@@ -117,6 +117,12 @@ func switches() map[string]*bool {
 	return map[string]*bool{"on": new(true), "off": new(false), "unset": nil}
 }
 
+// gone says what to use instead of flags that older versions had.
+var gone = map[string]string{
+	"replay --limits":  "`manager replay --check` compares the decisions of a log with those made now",
+	"replay --rejudge": "`manager export` has the evidence of each turn, for a judge of your own",
+}
+
 // noSuchCommand refuses an unknown command, and suggests similar ones.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

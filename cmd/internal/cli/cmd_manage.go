@@ -11,8 +11,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -250,11 +248,9 @@ In the configuration of OpenCode, under a name other than manager, which is that
 }
 
 type replayOptions struct {
-	of      string // BOULDER, FILE or -
-	to      uint64
-	check   bool
-	limits  string
-	rejudge bool
+	of    string // BOULDER, FILE or -
+	to    uint64
+	check bool
 }
 
 func (a *app) newReplayCmd() *cobra.Command {
@@ -263,17 +259,12 @@ func (a *app) newReplayCmd() *cobra.Command {
 		Use:   "replay [flags] [BOULDER|FILE|-]",
 		Short: "Replay the log of a boulder, without running anything",
 		Long: `Folds the log of a boulder (default: the active one), or of what ` + "`manager export`" + ` wrote to FILE or, with -, to
-stdin, and shows the status that it leads to. It writes nothing and, but for --rejudge, asks no model.
+stdin, and shows the status that it leads to. It writes nothing and asks no model.
 
 With --check it asks the scheduler again for each decision in the log, with the state, limits and time of then, and names
-the first one that this version makes differently: exit code 1.
-
-With --limits it shows when each attempt would have run with other limits, if it had taken as long. With --rejudge it asks
-another judge about the stored evidence of each turn, and shows where verdicts and gates disagree.`,
+the first one that this version makes differently: exit code 1.`,
 		Example: `  manager replay --to 40          the status as it was at event 40
   manager replay --check
-  manager replay --limits default=3,global=8
-  manager replay --rejudge --model anthropic/claude-haiku-4-5
   ssh host manager -C work export | manager replay --check -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opts.of = cmp.Or(args...); cmd.Flags().Changed("to") && opts.to == 0 {
@@ -284,11 +275,6 @@ another judge about the stored evidence of each turn, and shows where verdicts a
 	}
 	cmd.Flags().BoolVar(&opts.check, "check", false, "compare each decision with the one that is made now")
 	cmd.Flags().Uint64Var(&opts.to, "to", 0, "only the events up to number `N`, as `manager logs --json` prints it in seq")
-	cmd.Flags().BoolVar(&opts.rejudge, "rejudge", false,
-		"ask --ledger-model, or else --model, about each judged turn again: this costs tokens")
-	cmd.Flags().StringVar(&opts.limits, "limits", "",
-		"the schedule with these limits instead: `NAME=N,…`, where NAME is global, default or a pattern of models")
-	cmd.MarkFlagsMutuallyExclusive("check", "limits", "rejudge")
 	return cmd
 }
 
@@ -307,12 +293,7 @@ func (a *app) runReplay(ctx context.Context, opts replayOptions) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	switch {
-	case opts.limits != "":
-		return a.runReschedule(s, events, opts.limits)
-	case opts.rejudge:
-		return a.runRejudge(ctx, s.Boulder.ID, events)
-	case !opts.check:
+	if !opts.check {
 		return a.show(view.StatusAt(s, events, a.LimitsOf(nil)))
 	}
 	check, err := orchestrator.CheckDecisions(events)
@@ -346,56 +327,4 @@ func (a *app) readLog(ctx context.Context, of string) ([]boulder.Event, error) {
 	}
 	x, err := a.readExport(of)
 	return x.Events, err
-}
-
-func (a *app) runReschedule(s *boulder.State, events []boulder.Event, changes string) error {
-	limits, recorded := orchestrator.LimitsOf(events)
-	if !recorded {
-		limits = a.LimitsOf(nil)
-		a.note("The log does not have the limits that it was run with: those of the configuration count.")
-	}
-	for change := range strings.SplitSeq(changes, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(change), "=")
-		n, err := strconv.Atoi(value)
-		switch {
-		case err != nil || name == "":
-			return usagef("--limits %q: write NAME=N, for example default=3", change)
-		case name == "global":
-			limits.Global = n
-		case name == "default":
-			limits.PerModel = n
-		default:
-			limits.Models = slices.Concat([]orchestrator.ModelLimit{{Pattern: name, Limit: n}}, limits.Models)
-		}
-	}
-	if err := limits.Validate(); err != nil {
-		return usagef("--limits: %w", err)
-	}
-	all, err := orchestrator.Reschedule(events, limits)
-	if err != nil {
-		return fmt.Errorf("no schedule with these limits: %w", err)
-	}
-	return a.show(view.NewRescheduled(s.Boulder.ID, limits, all))
-}
-
-func (a *app) runRejudge(ctx context.Context, boulderID string, events []boulder.Event) error {
-	if a.openErr != nil {
-		return a.openErr
-	}
-	judge, err := a.OtherJudge(ctx)
-	if err != nil {
-		return err
-	}
-	var all []*view.Rejudged
-	for turn, err := range orchestrator.Rejudge(ctx, events, judge) {
-		if err != nil {
-			return err
-		}
-		all = append(all, view.NewRejudged(boulderID, turn))
-		if err := a.show(all[len(all)-1]); err != nil {
-			return err
-		}
-	}
-	a.note("%s", view.RejudgedTotal(all, a.Ledger()))
-	return nil
 }
