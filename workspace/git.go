@@ -48,6 +48,7 @@ type git struct {
 
 	config  []string      // arguments that overrule settings
 	timeout time.Duration // instead of localTimeout
+	said    io.Writer     // gets the stderr of all commands; nil: only errors have it
 }
 
 // settings overrule the configuration: no hooks, no daemons, no writes besides those asked for. Filters such as git-lfs
@@ -149,6 +150,9 @@ func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...strin
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = g.dir, g.environ(), in, out
 	stderr := &text.LastBytes{Limit: maxStderr}
 	cmd.Stderr = stderr
+	if g.said != nil {
+		cmd.Stderr = io.MultiWriter(stderr, g.said)
+	}
 	// A process group of its own: Ctrl-C on the terminal asks the manager for an orderly stop, and must not end git.
 	// Cancelling ends the group with a signal on which git removes its locks.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

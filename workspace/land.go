@@ -186,6 +186,12 @@ func removeSlots(dir string) error {
 	return err
 }
 
+// KeptAside returns the directories that [Slots.OnKept] was told of, and that are still there, relative to the project.
+func (s *Slots) KeptAside() []string {
+	found, _ := fs.Glob(os.DirFS(s.project.git.dir), stateDir+"/slots/*/"+keptPrefix+"*") // the pattern is valid
+	return found
+}
+
 // Kept returns the ids of the boulders that have slots or refs.
 func (s *Slots) Kept(ctx context.Context) (ids []string, err error) {
 	refs, err := s.project.git.refs(ctx, refOf("*", "base"))

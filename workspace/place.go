@@ -336,10 +336,10 @@ func (p *placing) remove(name string) error {
 	return nil
 }
 
-// removeEmpty removes directories that are empty now.
+// removeEmpty removes a directory and those that it is in, as far as they are empty now.
 func removeEmpty(root *os.Root, dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
-		if info, err := root.Lstat(dir); err != nil || !info.IsDir() || root.Remove(dir) != nil {
+		if info := look(root, dir); info != nil && (!info.IsDir() || root.Remove(dir) != nil) {
 			return
 		}
 	}

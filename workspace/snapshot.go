@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // maxFile is the largest file whose content is recorded, in bytes. Compressing an untracked data set or disk image
@@ -200,14 +202,19 @@ func (w *Workspace) fileIn(ctx context.Context, repository string) (string, erro
 
 // record updates the index with the files and writes its tree. In a slot, the error may be a [boulder.UnstoredError].
 func (w *Workspace) record(ctx context.Context) (string, error) {
+	said := &text.LastBytes{Limit: maxStderr}
+	if w.slot {
+		w.git.said = said
+	}
 	paths, stuck, err := w.changed(ctx)
 	if err != nil {
 		return "", err
 	}
-	if len(paths) == 0 {
+	r := recording{Workspace: w, excluded: map[string]bool{}}
+	r.takeUnread(said.String())
+	if len(paths) == 0 && r.unstored.None() {
 		return w.writeTree(ctx)
 	}
-	r := recording{Workspace: w, excluded: map[string]bool{}}
 	r.specs.WriteString(strings.Join(w.scope, "\x00") + "\x00")
 	for _, path := range stuck {
 		r.unstored.Lacks = append(r.unstored.Lacks, path+" (a repository with a name that git does not accept)")

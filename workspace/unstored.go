@@ -103,6 +103,18 @@ func (r *recording) takeConverted(ctx context.Context, paths []string) error {
 	return nil
 }
 
+// takeUnread lists the directories that git could not look into: it warns of them, and lists no file in them.
+func (r *recording) takeUnread(said string) {
+	for line := range strings.Lines(said) {
+		if _, dir, warned := strings.Cut(line, "warning: could not open directory '"); warned {
+			dir, why, _ := strings.Cut(strings.TrimSpace(dir), "/': ")
+			if lack := dir + "/ (" + strings.ToLower(why) + ")"; !slices.Contains(r.unstored.Lacks, lack) {
+				r.unstored.Lacks = append(r.unstored.Lacks, lack)
+			}
+		}
+	}
+}
+
 // takeRefused lists what git add has left out.
 func (r *recording) takeRefused(ctx context.Context) error {
 	left, err := r.list(ctx)

@@ -171,7 +171,12 @@ func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 	if d.kept, err = w.Slots().Kept(ctx); err != nil {
 		return "", "make `git status` work here", err
 	}
-	return fmt.Sprintf("repository %s at %s; %s", w.Root(), project.Short(head), slots), "", nil
+	detail = fmt.Sprintf("repository %s at %s; %s", w.Root(), project.Short(head), slots)
+	if aside := w.Slots().KeptAside(); len(aside) > 0 {
+		detail += "; kept, since git cannot store some of their files: " + text.OneLine(strings.Join(aside, ", "))
+		do = "take what you need from them, then remove them: nothing else does"
+	}
+	return detail, do, nil
 }
 
 // state checks that the state can be written, without leaving anything behind.
