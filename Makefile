@@ -40,6 +40,21 @@ test: tools ## all tests, end-to-end on the real OpenCode included
 	$(TESTENV) $(GO) test $(TESTFLAGS) ./...
 	cd examples && $(GO) test -vet=off ./...
 
+.PHONY: quick
+quick: ## the packages without OpenCode, with fewer random inputs (about a minute)
+	RAPID_SEED=1 $(GO) test $(TESTFLAGS) -short $$(comm -23 <($(GO) list ./... | sort) \
+		<(git grep -lE 'testkit/octest"|managertest"' -- '*_test.go' | xargs -n1 dirname | sed 's,^,$(shell $(GO) list -m)/,' | sort -u))
+
+T ?=
+.PHONY: one
+one: tools ## the tests that T names, on OpenCode: make one T=TestScripts/opencode1/plan
+	$(TESTENV) $(GO) test $(TESTFLAGS) -count=1 -run '^$(subst /,$$/^,$(T))$$' \
+		$$(git grep -lE '^func $(firstword $(subst /, ,$(T)))\(' -- '*_test.go' ':!temporal' ':!cmd/manager-temporal' ':!examples' | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
+.PHONY: golden
+golden: tools ## write the golden files and the scripts' expected output again; look at the diff
+	$(TESTENV) $(GO) test $(TESTFLAGS) $$(git grep -lE 'testkit/golden"' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,') -update
+
 .PHONY: test-temporal
 test-temporal: tools temporal-devserver ## the modules temporal/ and cmd/manager-temporal: checks, and all tests on a real Temporal server
 	cd temporal && $(WORKFLOWCHECK) -config workflowcheck.yaml ./flow ./limiter

@@ -555,6 +555,9 @@ func TestMachine(t *testing.T) {
 		return ends[Running] > 0 && ends[Completed] > 0
 	}
 	rapid.Check(t, property)
+	if testing.Short() {
+		return
+	}
 	for more := 0; more < 20 && !seen() && !t.Failed(); more++ {
 		rapid.Check(t, property) // some events are rare
 	}
