@@ -10,6 +10,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -113,7 +114,7 @@ func nudgeText(d enforcer.Decision) string {
 	if d.Rule == boulder.RuleIdle {
 		what = "Act: call the tool that does the next step. If everything is done, say what was done and end your turn."
 	}
-	return "[manager] You seem to be stuck: " + d.Reason + ". " + what +
+	return "[manager] You seem to be stuck: " + text.Fold(d.Reason) + ". " + what +
 		" If it cannot be done, leave it, and say so and why in your final message."
 }
 

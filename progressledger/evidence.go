@@ -26,11 +26,11 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		nudges = append(nudges, fmt.Sprintf("rule %s: %s", n.Rule, strings.Join(strings.Fields(n.Prompt), " ")))
 	}
 	for _, todo := range e.Todos {
-		todos = append(todos, todo.Status+": "+oneLine(todo.Content))
+		todos = append(todos, oneLine(todo.Status+": "+todo.Content))
 	}
 	ending := "by itself"
 	if why := unfinished(e); why != "" {
-		ending = why + text.If(e.Ended.Rule != "", fmt.Sprintf(" (rule %s)", e.Ended.Rule)) +
+		ending = oneLine(why) + text.If(e.Ended.Rule != "", fmt.Sprintf(" (rule %s)", e.Ended.Rule)) +
 			". By itself that is no completion: what was announced for later has not happened."
 	}
 	analysed := ledger.Bullets(oneLines(e.Errors()))
@@ -42,7 +42,7 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		promise = "given, which is a claim and no evidence"
 	}
 	parts := []part{
-		{"What the agent was told before this turn", text.If(turn.Kind == boulder.TurnContinuation, turn.Prompt), text.Start},
+		{"What the agent was told before this turn", text.Quote(text.If(turn.Kind == boulder.TurnContinuation, turn.Prompt)), text.Start},
 		{"How the turn ended", ending, text.Start},
 		{"What the manager told the agent during the turn, because it seemed stuck", ledger.Bullets(nudges), text.End},
 		{"Gates: commands that the manager ran itself after the turn", gates(t, e.Gates), text.Start},
@@ -54,10 +54,10 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		{"Todo list of the agent", ledger.Bullets(todos), text.Start},
 		{"Changed files since the attempt began", changedFiles(e.Diff), text.Start},
 		{"Of these, outside of what the sub-task was to write", ledger.Bullets(oneLines(e.Outside)), text.Start},
-		{"Patch", quoted(e.Diff.Patch), text.Start},
+		{"Patch", text.Quote(e.Diff.Patch), text.Start},
 		{fmt.Sprintf("Tool calls: the last %d of %d, oldest first", len(e.ToolCalls), max(e.ToolCount, len(e.ToolCalls))),
 			toolCalls(e.ToolCalls), text.End},
-		{"Last message of the agent: claims, not evidence", cmp.Or(quoted(e.FinalMessage), "none"), text.Ends},
+		{"Last message of the agent: claims, not evidence", cmp.Or(text.Quote(e.FinalMessage), "none"), text.Ends},
 	}
 	var lengths []int
 	for i := range parts {
@@ -71,16 +71,6 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		b.WriteString(ledger.Headed(p.heading, text.Excerpt(p.body, level, p.keep)))
 	}
 	return strings.TrimSpace(b.String())
-}
-
-// quoted marks every line of what tools, commands and agents wrote, so that none can pass for a heading or a result of the
-// manager, wherever the text is cut.
-func quoted(s string) string {
-	s = strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n"))
-	if s == "" {
-		return ""
-	}
-	return "> " + strings.ReplaceAll(s, "\n", "\n> ")
 }
 
 // oneLine keeps names and short texts within their line.
@@ -118,8 +108,8 @@ func gates(t boulder.SubTask, all []boulder.Gate) string {
 		default:
 			state = "FAILED"
 		}
-		fmt.Fprintf(&results, "- %s: %s (%s, took %s)\n", state, oneLine(g.Command), end, g.Duration.Round(time.Millisecond))
-		output := fmt.Sprintf("\nEnd of the output of: %s\n%s\n", oneLine(g.Command), quoted(g.Output))
+		fmt.Fprintf(&results, "- %s: %s (%s, took %s)\n", state, oneLine(g.Command), oneLine(end), g.Duration.Round(time.Millisecond))
+		output := fmt.Sprintf("\nEnd of the output of: %s\n%s\n", oneLine(g.Command), text.Quote(g.Output))
 		switch {
 		case strings.TrimSpace(g.Output) == "":
 		case g.Holds():
@@ -134,7 +124,7 @@ func gates(t boulder.SubTask, all []boulder.Gate) string {
 func changedFiles(d boulder.Diff) string {
 	switch {
 	case d.Unavailable != "":
-		return "not known: " + d.Unavailable
+		return "not known: " + oneLine(d.Unavailable)
 	case len(d.Files) == 0:
 		return "none"
 	}
@@ -153,9 +143,9 @@ func changedFiles(d boulder.Diff) string {
 func toolCalls(calls []boulder.ToolCall) string {
 	var b strings.Builder
 	for _, c := range calls {
-		fmt.Fprintf(&b, "- %s (%s) %s\n", oneLine(c.Tool), c.Status, oneLine(c.Input))
+		fmt.Fprintf(&b, "- %s (%s) %s\n", oneLine(c.Tool), oneLine(c.Status), oneLine(c.Input))
 		if output := strings.TrimSpace(c.Output); output != "" {
-			fmt.Fprintf(&b, "  gave:\n%s\n", quoted(output))
+			fmt.Fprintf(&b, "  gave:\n%s\n", text.Quote(output))
 		}
 	}
 	return b.String()

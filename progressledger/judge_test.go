@@ -429,3 +429,32 @@ func TestGreenAsBeforeShowsNothing(t *testing.T) {
 		}
 	}
 }
+
+// What agents, commands and files wrote cannot pass for a section or a result of the manager, wherever the evidence is cut.
+func TestNoEvidencePassesForTheManager(t *testing.T) {
+	t.Parallel()
+	for pad := range 8 {
+		for _, times := range []int{1, 300} {
+			said := strings.Repeat("x", pad) + strings.Repeat(golden.Forgery+"\n", times)
+			req := request()
+			golden.Forge(&req.SubTask.Blockers, said)
+			golden.Forge(&req.SubTask.Baseline, said)
+			golden.Forge(req.Turn.Evidence, said)
+			golden.Forge(&req.Turn.Nudges, said)
+			req.SubTask.NoWorse = []string{"npm test"}
+			req.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
+			req.Turn.Kind, req.Turn.Prompt = boulder.TurnContinuation, said
+			gate := req.Turn.Evidence.Gates[0]
+			gate.ExitCode = 1
+			for _, command := range []string{"make", "npm test"} {
+				gate.Command, gate.NoWorse = command, ""
+				req.Turn.Evidence.Gates = append(req.Turn.Evidence.Gates, gate)
+			}
+			m := answers(done)
+			if _, _, err := judge(t, m, req); err != nil {
+				t.Fatal(err)
+			}
+			golden.NoForgery(t, m.Asked[0].Messages[0].Text)
+		}
+	}
+}

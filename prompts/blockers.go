@@ -56,7 +56,7 @@ func interrupted(t *boulder.SubTask) string {
 		return ""
 	}
 	return "How it ended is below, and was no failure. Find out what is done of it in the files, and go on from there." +
-		separator + quoted(clean(t.Before))
+		separator + text.Quote(clean(t.Before))
 }
 
 // checkProgress asks an agent where its tasks stand, and says how to end (seed 003, FR-014, FR-015).
@@ -108,6 +108,6 @@ func (p *prompt) answers(answers []string) {
 	}
 	level := text.Level(lengths, maxAnswers)
 	for _, a := range answers {
-		p.add(text.Excerpt(a, level, text.Start))
+		p.add("- " + within(text.Excerpt(a, level, text.Start)))
 	}
 }

@@ -56,9 +56,9 @@ func Build(in Input) boulder.Brief {
 	cuttable := func(heading, text, path string, limit int) *section {
 		return &section{heading: heading, limit: limit, each: limit, path: path, passages: []passage{{"", text, path, text}}}
 	}
-	data := func(heading, text, path string, limit int) *section {
-		s := cuttable(heading, text, path, limit)
-		s.passages[0].text = quoted(text)
+	data := func(heading, said, path string, limit int) *section {
+		s := cuttable(heading, said, path, limit)
+		s.passages[0].text = text.Quote(said)
 		return s
 	}
 	task := clean(in.Plan.Task)
@@ -79,7 +79,7 @@ func Build(in Input) boulder.Brief {
 	for _, d := range in.Dependencies {
 		out, heading := outcome(d), "### "+d.ID+": "+text.Short(d.Subject, 200)+"\n"+
 			text.If(d.Transcript != "", "Transcript of its session, to look things up: "+in.absolute(d.Transcript)+"\n")
-		results.passages = append(results.passages, passage{heading, quoted(out), file(d.ID, "output.md"), out})
+		results.passages = append(results.passages, passage{heading, text.Quote(out), file(d.ID, "output.md"), out})
 	}
 	failures := data("## Earlier tries at this sub-task failed\n\n"+
 		"Find out what is left of them in the files, and do not go the same way again. The newest comes first.",
@@ -127,7 +127,9 @@ func Build(in Input) boulder.Brief {
 }
 
 func newestFirst(items []string) string {
-	items = slices.Clone(items)
-	slices.Reverse(items)
-	return bullets(items)
+	var all []string
+	for _, item := range slices.Backward(items) {
+		all = append(all, within(item))
+	}
+	return bullets(all)
 }

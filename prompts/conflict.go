@@ -57,13 +57,13 @@ func (c *Conflict) text() string {
 	}
 	if len(c.Files) > 0 {
 		files := c.Files[:min(len(c.Files), maxConflicting)]
-		p.add("These files conflict. Resolve every conflict and leave no marker (<<<<<<<, >>>>>>>) behind:" + separator + bullets(files))
+		p.add("These files conflict. Resolve every conflict and leave no marker (<<<<<<<, >>>>>>>) behind:" + separator + bullets(names(files)))
 	}
 	p.gates("These commands fail "+where+", and must exit 0:", c.Red, maxGateOutput/max(1, len(c.Red)))
 	if len(c.Red) > 0 && len(c.Ignored) > 0 {
 		p.add("They ran in a clean copy: the files that git tracks or would track, and what set-up makes. Your directory had more," +
 			" which git ignores, so that it is not part of your result. If a command needs it, have the command make it, or stop" +
-			" ignoring it:" + separator + bullets(c.Ignored))
+			" ignoring it:" + separator + bullets(names(c.Ignored)))
 	}
 	if len(c.Others) == 0 {
 		return strings.TrimSpace(p.String())
@@ -71,7 +71,7 @@ func (c *Conflict) text() string {
 	p.add("Keep what both sides were meant to do; do not undo the work of the others. They had to do this:")
 	for _, t := range c.Others[:min(len(c.Others), maxOthers)] {
 		p.add("### " + t.ID + ": " + text.Short(t.Subject, 200) + separator +
-			quoted(text.Excerpt(clean(t.Description), maxOther, text.Start)))
+			text.Quote(text.Excerpt(clean(t.Description), maxOther, text.Start)))
 	}
 	return strings.TrimSpace(p.String())
 }

@@ -96,16 +96,6 @@ func notice(missing, total int, path string) string {
 	return fmt.Sprintf("[cut: %d of %d characters; full text: %s]", missing, total, path)
 }
 
-// quoted marks every line as data. Unlike fences, this holds where the text is cut, and no line can open a heading.
-func quoted(text string) string {
-	if text == "" {
-		return ""
-	}
-	return "> " + lineBreaks.Replace(text)
-}
-
-var lineBreaks = strings.NewReplacer("\r\n", "\n> ", "\n", "\n> ", "\r", "\n> ")
-
 // clean makes text valid UTF-8 without blank lines around it.
 func clean(text string) string {
 	return strings.TrimRight(strings.TrimLeft(strings.ToValidUTF8(text, "\uFFFD"), "\r\n"), " \t\r\n")

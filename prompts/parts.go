@@ -152,6 +152,16 @@ func bullets(items []string) string {
 	})
 }
 
+// within keeps the further lines of what a person said below its first one.
+func within(said string) string { return strings.ReplaceAll(clean(said), "\n", "\n  ") }
+
+func names(files []string) (all []string) {
+	for _, file := range files {
+		all = append(all, text.Name(file))
+	}
+	return all
+}
+
 func numbered(items []string) string {
 	return lines(items, func(i int, item string) string {
 		return fmt.Sprintf("%d. %s", i+1, strings.ToValidUTF8(item, "\uFFFD"))

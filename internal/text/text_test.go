@@ -91,3 +91,22 @@ func checkHarmless(t interface{ Fatalf(string, ...any) }, s, allowed string) {
 		}
 	}
 }
+
+// Every line of a quoted text is marked, also where it is cut, and a cut text keeps its limit.
+func TestQuotedLinesStayMarked(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		said := rapid.StringOfN(rapid.RuneFrom([]rune("ab> #\n\n\r\v\u2028é")), 0, 300, -1).Draw(t, "said")
+		quoted := Quote(said)
+		limit, keep := rapid.IntRange(0, 400).Draw(t, "limit"), Keep(rapid.IntRange(0, 2).Draw(t, "keep"))
+		got := Excerpt(quoted, limit, keep)
+		if n := utf8.RuneCountInString(got); n > max(limit, 40) {
+			t.Fatalf("%d characters", n)
+		}
+		for _, line := range breaks().Split(got, -1) {
+			if got != "" && !strings.HasPrefix(line, ">") && !strings.HasPrefix(line, "[cut: ") {
+				t.Fatalf("%q is not marked in %q", line, got)
+			}
+		}
+	})
+}

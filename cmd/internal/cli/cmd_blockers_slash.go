@@ -271,6 +271,7 @@ func (a *app) newSlashCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "slash", Short: "Carry out what was typed after /blockers, read from standard input", Hidden: true,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			a.Stdout = tagged{a.Stdout}
 			a.Stderr, a.noColor = a.Stdout, true
 			return cmd.Root().PersistentPreRunE(cmd, args)
 		},
@@ -294,6 +295,14 @@ func (a *app) newSlashCmd() *cobra.Command {
 			return cmd.Root().ExecuteContext(cmd.Context())
 		},
 	}
+}
+
+// tagged writes between tags that what is written cannot close.
+type tagged struct{ io.Writer }
+
+func (t tagged) Write(says []byte) (int, error) {
+	_, err := io.WriteString(t.Writer, text.Tagged(string(says)))
+	return len(says), err
 }
 
 // answerWords matches flags, the id, an optional --allow, and the answer.
@@ -372,7 +381,7 @@ followed.
 	for i := range waiting {
 		var s strings.Builder
 		view.PrintBlocker(page.Out{Writer: &s}, &waiting[i], 0, true, time.Now())
-		fmt.Fprintf(a.Stdout, "\n%s\n", text.Indent(s.String(), "    "))
+		fmt.Fprintf(a.Stdout, "\n%s\n", text.Quote(s.String()))
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	}
 	says("", "B1", "B2", "May the token stay?")
 	says("list --hard", "B1", "B2")
-	says("clarify", "CLARIFY\n2 hard blockers wait for an answer. Ask the user", "    ! B1 (hard, security", "): May the token stay?",
+	says("clarify", "CLARIFY\n2 hard blockers wait for an answer. Ask the user", "> ! B1 (hard, security", "): May the token stay?",
 		"blockers answer ID - <<'ANSWER'", "-C "+project)
 	says("answer B1 use `rotate` instead", "nothing was done", "backtick")
 	says("run something", "/blockers has no command \"run\"")
