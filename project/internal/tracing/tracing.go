@@ -1,5 +1,5 @@
 // Package tracing exports the log of a boulder as one OpenTelemetry trace, with the conventions for generative AI
-// (semconv 1.41.0), but without prompts, answers and outputs.
+// (0.1.0, in names that semconv 1.41.0 has too), but without prompts, answers and outputs.
 package tracing
 
 import (
@@ -15,10 +15,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -50,7 +48,7 @@ type span struct {
 	parent   *span
 	attrs    []attribute.KeyValue
 	failed   string
-	context  trace.SpanContext
+	context  context.Context // with the recorded span, for its children
 }
 
 func (s *span) end(at time.Time, attrs ...attribute.KeyValue) {
@@ -114,7 +112,7 @@ func (r *builder) take(e boulder.Event) {
 	}
 	switch body := e.Body.(type) {
 	case boulder.Created:
-		r.root = r.begin(nil, at, "invoke_workflow manager", semconv.GenAIOperationNameInvokeWorkflow, semconv.GenAIWorkflowName("manager"),
+		r.root = r.begin(nil, at, "invoke_workflow manager", semconv.GenAIOperationNameInvokeWorkflow, semconv.GenAIAgentName("manager"),
 			attribute.String("manager.boulder.id", b.ID))
 		r.plan = chat(r.root, "plan")
 	case boulder.ReplanStarted:
@@ -213,31 +211,50 @@ func Spans(events []boulder.Event) []sdktrace.ReadOnlySpan {
 	if r.root == nil {
 		return nil
 	}
-	id, where := traceID(r.state.Boulder.ID), resource.NewSchemaless(semconv.ServiceName("manager"))
-	made := make(tracetest.SpanStubs, len(r.all))
-	for i, s := range r.all { // parents first, so that their span id is set
-		number := sha256.Sum256(binary.BigEndian.AppendUint64(id[:], uint64(i+1)))
-		s.context = trace.NewSpanContext(trace.SpanContextConfig{
-			TraceID: id, SpanID: trace.SpanID(number[:8]), TraceFlags: trace.FlagsSampled,
-		})
+	made := &collected{trace: traceID(r.state.Boulder.ID)}
+	tracer := sdktrace.NewTracerProvider(
+		sdktrace.WithIDGenerator(made), sdktrace.WithSpanProcessor(made), sdktrace.WithSampler(sdktrace.AlwaysSample()),
+		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName("manager"))),
+	).Tracer("github.com/bouldermgr/manager", trace.WithSchemaURL(semconv.SchemaURL))
+	for _, s := range r.all { // parents first
 		if s.to.IsZero() {
 			s.end(last, attribute.Bool("manager.unfinished", true))
 		}
-		attrs := attribute.NewSet(s.attrs...) // the last value of a key wins
-		made[i] = tracetest.SpanStub{
-			Name: s.name, SpanContext: s.context, SpanKind: trace.SpanKindInternal, StartTime: s.from, EndTime: s.to,
-			Attributes: attrs.ToSlice(), Resource: where,
-			InstrumentationScope: instrumentation.Scope{Name: "github.com/bouldermgr/manager", SchemaURL: semconv.SchemaURL},
-		}
+		ctx := context.Background()
 		if s.parent != nil {
-			made[i].Parent = s.parent.context
+			ctx = s.parent.context
 		}
+		var recorded trace.Span
+		s.context, recorded = tracer.Start(ctx, s.name, trace.WithTimestamp(s.from), trace.WithAttributes(s.attrs...))
 		if s.failed != "" {
-			made[i].Status = sdktrace.Status{Code: codes.Error, Description: s.failed}
+			recorded.SetStatus(codes.Error, s.failed)
 		}
+		recorded.End(trace.WithTimestamp(s.to))
 	}
-	return made.Snapshots()
+	return made.spans
 }
+
+// collected keeps the ended spans of one trace, and numbers them.
+type collected struct {
+	trace trace.TraceID
+	spans []sdktrace.ReadOnlySpan
+	begun uint64
+}
+
+func (c *collected) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	return c.trace, c.NewSpanID(ctx, c.trace)
+}
+
+func (c *collected) NewSpanID(context.Context, trace.TraceID) trace.SpanID {
+	c.begun++
+	number := sha256.Sum256(binary.BigEndian.AppendUint64(c.trace[:], c.begun))
+	return trace.SpanID(number[:8])
+}
+
+func (c *collected) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (c *collected) OnEnd(s sdktrace.ReadOnlySpan)                   { c.spans = append(c.spans, s) }
+func (c *collected) Shutdown(context.Context) error                  { return nil }
+func (c *collected) ForceFlush(context.Context) error                { return nil }
 
 // traceID returns the boulder's id if it is a ULID, else a hash of it.
 func traceID(boulderID string) trace.TraceID {
