@@ -97,7 +97,7 @@ func (v v2) endWork(ctx context.Context, grace time.Duration) error {
 	return v2poll(ctx, "end all work", func() (done bool, err error) {
 		active, err := v.active(ctx)
 		for id := range active {
-			err = cmp.Or(err, v.Abort(ctx, id))
+			err = cmp.Or(err, v.interrupt(ctx, id)) // the server ends its commands with itself
 		}
 		return len(active) == 0, err
 	})
@@ -261,10 +261,6 @@ func (v v2) Children(ctx context.Context, sessionID string) (found []Session, er
 
 func (v v2) DeleteSession(ctx context.Context, sessionID string) error {
 	return remove(ctx, v, "delete session", v2path(sessionID), nil)
-}
-
-func (v v2) Abort(ctx context.Context, sessionID string) error {
-	return ignoreNotFound(post(ctx, v, "abort session", v2path(sessionID, "interrupt"), nil))
 }
 
 // Statuses reports a session as busy while a sub-agent is, even in the background: it then continues by itself.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/testkit/contract"
 	"github.com/bouldermgr/manager/testkit/fakeopencode"
@@ -87,6 +88,31 @@ func TestPromptRunsAgain(t *testing.T) {
 	}
 	if e := all[1].Info.Error; e == nil || e.Name != opencode.MessageAborted {
 		t.Errorf("the first answer ended with %v", e)
+	}
+}
+
+// An abort ends commands that the server leaves running, a sub-agent's too, and no others.
+func TestAbortEndsCommands(t *testing.T) {
+	t.Parallel()
+	s := newStandIn(t, fakeopencode.Behaviour{LeavesCommands: true}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case strings.Contains(r.FirstUser(), "the child's work"):
+			return bash("echo $$ > child; exec sleep 600")
+		case strings.Contains(r.FirstUser(), "delegate"):
+			return call("task", map[string]any{"description": "help", "prompt": "the child's work", "subagent_type": "general"})
+		}
+		return bash("echo $$ > other; exec sleep 600")
+	})
+	s.send(s.session.ID, "delegate")
+	child := awaitPID(t, filepath.Join(s.dir.Path(), "child"))
+	s.send(s.scene.session().ID, "work")
+	other := awaitPID(t, filepath.Join(s.dir.Path(), "other"))
+	if err := s.dir.Abort(s.ctx, s.session.ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command is gone", func() bool { return !orphan.Running(child) })
+	if !orphan.Running(other) {
+		t.Error("another session's command was ended")
 	}
 }
 

@@ -54,6 +54,9 @@ var routes = []route{
 	{"session.form.reply", "POST " + ofSession + "/form/{requestID}/reply", (*session).replyForm},
 	{"session.form.cancel", "DELETE " + ofSession + "/form/{requestID}", (*session).cancelForm},
 
+	{"shell.list", "GET /api/shell", (*location).listShells},
+	{"shell.remove", "DELETE /api/shell/{id}", (*Server).removeShell},
+
 	{"mcp.list", "GET /api/mcp", (*location).listMCP},
 	{"mcp.add", "PUT /api/experimental/mcp/{server}", (*location).addMCP},
 	{"mcp.remove", "DELETE /api/experimental/mcp/{server}", (*location).removeMCP},

@@ -98,6 +98,7 @@ type Behaviour struct {
 	FullCatalogue  bool // directories have booted from the first request on, see [location.stage]
 	NeverBoots     bool // they never boot
 	BareChildren   bool // sub-agents inherit neither rules nor metadata
+	LeavesCommands bool // an interrupt leaves commands running
 	LastPage       bool // the last page of a list has no cursor
 	EventLocations bool // events of an execution name the directory too
 	IgnoreRules    bool // permissions given at a session's creation are ignored

@@ -49,6 +49,7 @@ type Server struct {
 	sessions  map[string]*session
 	locations map[string]*location
 	asked     []*request
+	shells    []*shell
 }
 
 // New starts a server, with the sessions of an earlier one on the same data.
@@ -73,6 +74,11 @@ func New(cfg Config) (*Server, error) {
 // Close interrupts all executions, ends their tools, and waits for both.
 func (s *Server) Close() {
 	s.cancel(errShutdown)
+	s.mu.Lock()
+	for _, sh := range s.shells {
+		sh.kill()
+	}
+	s.mu.Unlock()
 	s.work.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()

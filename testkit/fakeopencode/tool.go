@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/sashabaranov/go-openai"
 
@@ -162,41 +159,4 @@ func (t *toolCall) write() (result, error) {
 	}
 	err := os.WriteFile(path, []byte(t.string("content")), 0o644)
 	return result{text: "Wrote file successfully: " + name}, err
-}
-
-// commandSeparator splits a line into the commands that a permission lists.
-var commandSeparator = regexp.MustCompile(`\s*(?:&&|\|\||[|;\n])\s*`)
-
-// shell runs a command in a process session of its own: it survives a server that is killed.
-func (t *toolCall) shell() (result, error) {
-	x, s, command := t.step.x, t.server(), t.string("command")
-	commands := slices.DeleteFunc(commandSeparator.Split(strings.TrimSpace(command), -1), func(c string) bool { return c == "" })
-	if err := t.ask("shell", commands...); err != nil {
-		return result{}, err
-	}
-	id := s.newID("sh_")
-	out, err := os.Create(filepath.Join(s.data, "shell", id))
-	if err != nil {
-		return result{}, err
-	}
-	defer out.Close()
-	cmd := exec.Command("sh", "-c", command)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = x.Info.Location.Directory, out, out
-	for name, value := range s.cfg.Environ {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return result{}, err
-	}
-	t.progress(map[string]any{"shellID": id})
-	kill := context.AfterFunc(t.ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // with its children
-	s.unlocked(func() { _ = cmd.Wait() })                                                            // see ProcessState
-	kill()
-	text, _ := os.ReadFile(out.Name())
-	code := cmd.ProcessState.ExitCode()
-	return result{
-		string(text), map[string]any{"status": "completed", "truncated": false, "shellID": id, "exit": code},
-		fmt.Sprintf("Command exited with code %d.", code),
-	}, t.ctx.Err()
 }
