@@ -90,14 +90,16 @@ func unwritten(err error, before *landing) error {
 // compare merges the user's files with the results into the trees of l, and returns in which files these differ. What
 // stands in the way of writing them is an error.
 func (s *Slots) compare(ctx context.Context, root *os.Root, l *landing) (changes []Change, err error) {
-	if l.From, err = s.project.Snapshot(ctx); err != nil {
+	w := *s.project
+	w.git.config = append(slices.Clip(w.git.config), "-c", "core.fsync=all") // these objects complete a landing, or put it back
+	if l.From, err = w.Snapshot(ctx); err != nil {
 		return nil, err
 	}
-	users, err := s.project.commit(ctx, l.From, l.Base, "The user's files", time.Unix(0, 0))
+	users, err := w.commit(ctx, l.From, l.Base, "The user's files", time.Unix(0, 0))
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.merge(ctx, users, l.Tip)
+	m, err := w.Slots().merge(ctx, users, l.Tip)
 	if err != nil {
 		return nil, err
 	}

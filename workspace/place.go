@@ -20,11 +20,11 @@ import (
 
 // obstacles looks for what stands in the way of changes, before any is made.
 func (s *Slots) obstacles(root *os.Root, changes []Change) error {
+	if files := s.twins(root, changes); len(files) > 0 {
+		return fmt.Errorf("%w: names that differ in case only are one file here: %s", ErrConflict, named(files))
+	}
 	if files := inTheWay(root, changes); len(files) > 0 {
 		return fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, named(files))
-	}
-	if files := s.twins(root, changes); len(files) > 0 {
-		return fmt.Errorf("%w in upper and lower case, which are one file here: %s", ErrConflict, named(files))
 	}
 	return s.writable(root, changes)
 }
