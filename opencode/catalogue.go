@@ -11,6 +11,8 @@ type Catalogue struct {
 	Models []ModelRef
 	// Missing are the configured providers without a model, also those that are not enabled. OpenCode 1 does not tell them.
 	Missing []string
+	// Addresses are those of the providers, by id, as far as the configuration sets them.
+	Addresses map[string]string
 	// Keys are the providers' API keys, which the server sends in clear. Never show them; redact them from other texts.
 	Keys []string `json:"-"`
 }

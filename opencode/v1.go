@@ -206,12 +206,16 @@ func (v v1) Catalogue(ctx context.Context) (out Catalogue, err error) {
 	all, err := get[struct {
 		Providers []struct {
 			ID, Key string
-			Options struct{ APIKey string }
+			Options struct{ APIKey, BaseURL string }
 			Models  map[string]struct{}
 		}
 	}](ctx, v, "list providers", "/config/providers", nil)
+	out.Addresses = map[string]string{}
 	for _, p := range all.Providers {
 		out.Keys = append(out.Keys, p.Key, p.Options.APIKey)
+		if p.Options.BaseURL != "" {
+			out.Addresses[p.ID] = p.Options.BaseURL
+		}
 		for id := range p.Models {
 			out.Models = append(out.Models, ModelRef{p.ID, id})
 		}

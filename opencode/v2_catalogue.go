@@ -61,15 +61,19 @@ func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
 	models, err := getData[[]struct {
 		sessionModel
 		Enabled  *bool
-		Settings struct{ APIKey string }
+		Settings struct{ APIKey, BaseURL string }
 	}](ctx, v, "list models", "/api/model", v.here())
 	if err != nil {
 		return out, err
 	}
 	listed := map[string]bool{}
+	out.Addresses = map[string]string{}
 	for _, m := range models {
 		listed[m.ProviderID] = true
 		out.Keys = append(out.Keys, m.Settings.APIKey)
+		if m.Settings.BaseURL != "" {
+			out.Addresses[m.ProviderID] = m.Settings.BaseURL
+		}
 		if m.Enabled == nil || *m.Enabled {
 			out.Models = append(out.Models, m.ref())
 		}

@@ -50,7 +50,10 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 	if err = p.ConnectOpenCode(ctx); err != nil {
 		return err
 	}
-	return p.OpenLedger()
+	if err = p.OpenLedger(); err == nil {
+		p.warnOfProxies(p.LedgerProxied())
+	}
+	return err
 }
 
 // OpenWorkspace opens the project's git repository and its slots.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -59,6 +60,12 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 		wanted[p.ledger] = "--ledger-model or the configuration"
 	}
 	delete(wanted, "")
+	var used []string
+	for name := range wanted {
+		provider, _, _ := strings.Cut(name, "/")
+		used = append(used, provider)
+	}
+	p.warnOfProxies(p.Proxied(catalogue, used))
 	for name, who := range wanted {
 		ref, err := providers.ParseModel(name)
 		if err != nil {

@@ -15,8 +15,9 @@ import (
 type Source struct {
 	Name string // the provider part of a [ModelRef]
 	// KeyEnv names the environment variables that may hold the key; the first one set is used. Empty: no key is needed.
-	KeyEnv []string
-	Open   func(Key) (Completer, error) // makes the adapter; does not block
+	KeyEnv  []string
+	Address string                       // that it is asked at; empty: the vendor's own
+	Open    func(Key) (Completer, error) // makes the adapter; does not block
 }
 
 // RegistryConfig configures a [Registry].

@@ -28,7 +28,7 @@ type Options = adapter.Options
 func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("ANTHROPIC_BASE_URL"))
 	return providers.Source{
-		Name: name, KeyEnv: []string{"ANTHROPIC_API_KEY"},
+		Name: name, KeyEnv: []string{"ANTHROPIC_API_KEY"}, Address: opts.BaseURL,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
 	}
 }

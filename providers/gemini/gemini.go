@@ -30,7 +30,7 @@ type Options = adapter.Options
 func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("GOOGLE_GEMINI_BASE_URL"))
 	return providers.Source{
-		Name: name, KeyEnv: keyEnv,
+		Name: name, KeyEnv: keyEnv, Address: opts.BaseURL,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
 	}
 }

@@ -34,7 +34,7 @@ func XAI(opts Options) providers.Source {
 // Source returns the endpoint for a registry.
 func (e Endpoint) Source(opts Options) providers.Source {
 	source := providers.Source{
-		Name: e.Name,
+		Name: e.Name, Address: e.BaseURL,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(e, key, opts) },
 	}
 	if e.KeyEnv != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -93,7 +94,7 @@ func (d *doctor) look(ctx context.Context) *view.Doctor {
 	}{
 		{"config", d.config}, {"environ", d.environment}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
 		{"data", d.data}, {"todos", d.todos}, {"diagnostics", d.diagnostics}, {"toasts", d.toasts},
-		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"prices", d.prices},
+		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"proxies", d.proxies}, {"prices", d.prices},
 	} {
 		c := view.Check{Name: check.name, Finding: view.Fine}
 		var err error
@@ -381,6 +382,22 @@ func (d *doctor) ledgers(context.Context) (detail, do string, err error) {
 		how = text.JoinedBy(" with ", "directly", d.key[provider])
 	}
 	return fmt.Sprintf("%s plans and judges, asked %s", view.ModelName(d.Ledger()), how), "", nil
+}
+
+// proxies says which providers in the local network are asked through a proxy.
+func (d *doctor) proxies(ctx context.Context) (detail, do string, err error) {
+	all := d.LedgerProxied()
+	if d.dir != nil {
+		catalogue, err := d.dir.Catalogue(ctx)
+		if err != nil {
+			return "", "", err
+		}
+		all = append(all, d.Proxied(catalogue, slices.Collect(maps.Keys(catalogue.Addresses)))...)
+	}
+	if len(all) > 0 {
+		do = "see NO_PROXY in docs/cli.md"
+	}
+	return strings.Join(all, "\n"), do, nil
 }
 
 // prices says whether the cost of the ledgers will be known, which providers that are called directly do not report.

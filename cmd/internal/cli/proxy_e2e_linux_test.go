@@ -109,3 +109,40 @@ func TestRunWithoutTheToolSaysSo(t *testing.T) {
 		}
 	}
 }
+
+// A proxy that OpenCode, or a ledger, asks for a provider in the local network is named before the work begins, and by doctor.
+func TestProxyInTheWayOfALocalProviderIsNamed(t *testing.T) {
+	t.Parallel()
+	standIn, err := octest.StandIn(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, binary := range map[string]string{"opencode1": octest.Binary(t), "opencode2": standIn} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := newRefusingProxy(t)
+			w := directWorld(t, instant, map[string]string{
+				"opencode.json":        `{"provider": {"gpu": {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "http://192.168.77.1:1/v1"}, "models": {"m": {}}}}}`,
+				"plan.yaml":            "task: Do it\nsub_tasks: [{description: Do it, model: gpu/nosuch}]\n",
+				".manager/config.yaml": "ledger_model: box/judge\nendpoints: [{name: box, base_url: 'http://10.1.2.3:8000/v1'}]\n",
+			})
+			for i := range w.env {
+				w.env[i] = strings.Replace(w.env[i], `"enabled_providers":["scripted"]`, `"enabled_providers":["scripted","gpu"]`, 1)
+			}
+			w.env = append(w.env, "HTTP_PROXY="+proxy.URL, "MANAGER_OPENCODE="+binary)
+			const gpu = "gpu at 192.168.77.1 is in the local network, and is asked through the proxy in HTTP_PROXY: if that cannot reach it, add 192.168.77.1 to NO_PROXY"
+			const box = "box at 10.1.2.3 is in the local network"
+			_, run := w.run(exitUsage, "run", "plan.yaml")
+			made, _ := w.run(exitOK, "doctor")
+			for where, said := range map[string]string{"run": run, "doctor": made} {
+				if !strings.Contains(said, gpu) || strings.Count(said, box) != 1 {
+					t.Errorf("%s:\n%s", where, said)
+				}
+			}
+			w.env = append(w.env, "NO_PROXY=192.168.77.1,10.1.2.3")
+			if _, said := w.run(exitUsage, "run", "plan.yaml"); strings.Contains(said, "NO_PROXY") {
+				t.Errorf("%s", said)
+			}
+		})
+	}
+}
