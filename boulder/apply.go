@@ -34,7 +34,7 @@ var eventTypes = []eventType{
 	ofAttempt("trouble", false, (*State).trouble, AttemptStarting, AttemptExecuting, AttemptMonitoring),
 	event("cooldown", true, (*State).cooled),
 	event("replan-started", false, (*State).replanStarted),
-	event("replan-trouble", false, (*State).replanTrouble),
+	event("plan-trouble", false, (*State).planTrouble),
 	event("replan-proposed", false, (*State).replanProposed),
 	event("replan", true, (*State).replanned),
 	event("replan-refused", false, (*State).replanRefused),

@@ -43,6 +43,7 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		}
 		a.UpdatedAt = e.Time
 	}
+	s.Boulder.PlanFaults = PlanFaults{}
 	if r := s.Boulder.Replan; r != nil {
 		r.Troubles, r.NotBefore = 0, time.Time{}
 	}
@@ -62,6 +63,7 @@ func (s *State) clockMoved(_ *Event, b ClockMoved) error {
 		c.Until, c.Lifted = setBack(c.Until, b.By), setBack(c.Lifted, b.By)
 		s.Boulder.Cooldowns[model] = c
 	}
+	s.Boulder.PlanFaults.NotBefore = setBack(s.Boulder.PlanFaults.NotBefore, b.By)
 	if r := s.Boulder.Replan; r != nil {
 		r.NotBefore = setBack(r.NotBefore, b.By)
 	}

@@ -98,7 +98,7 @@ func TestTakenUp(t *testing.T) {
 	other, ref := AttemptRef{"a", 1}, AttemptRef{"b", 1}
 	feed(t, s, Starting{AttemptRef: other}, Trouble{AttemptRef: other, Reason: "x", NotBefore: later})
 	feed(t, s, toVerdict(ref)...)
-	feed(t, s, ReplanStarted{AttemptRef: ref, Number: 1, Replaces: []string{"b"}}, ReplanTrouble{NotBefore: later})
+	feed(t, s, ReplanStarted{AttemptRef: ref, Number: 1, Replaces: []string{"b"}}, PlanTrouble{NotBefore: later})
 	if r := s.Boulder.Replan; r.Troubles != 1 || !r.NotBefore.Equal(later) {
 		t.Fatalf("after a fault: %+v", r)
 	}

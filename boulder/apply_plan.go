@@ -29,7 +29,7 @@ func (s *State) planned(_ *Event, b Planned) error {
 	if s.Boulder.Status != Planning || b.Plan.Number != s.Boulder.Revision+1 {
 		return fmt.Errorf("boulder is %s with plan revision %d", s.Boulder.Status, s.Boulder.Revision)
 	}
-	s.Boulder.Status, s.Boulder.Reason = AwaitingApproval, ""
+	s.Boulder.Status, s.Boulder.Reason, s.Boulder.PlanFaults = AwaitingApproval, "", PlanFaults{}
 	s.adopt(b.Plan)
 	return nil
 }

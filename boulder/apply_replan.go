@@ -49,14 +49,18 @@ func (s *State) replanStarted(_ *Event, b ReplanStarted) error {
 	return nil
 }
 
-func (s *State) replanTrouble(_ *Event, b ReplanTrouble) error {
-	if s.Boulder.Replan == nil {
-		return fmt.Errorf("no replan is being made")
+func (s *State) planTrouble(_ *Event, b PlanTrouble) error {
+	faults := &s.Boulder.PlanFaults
+	switch r := s.Boulder.Replan; {
+	case r != nil:
+		faults, r.Proposed = &r.PlanFaults, nil
+	case s.Boulder.Status != Planning:
+		return fmt.Errorf("no plan is being made")
 	}
 	if !b.Uncounted {
-		s.Boulder.Replan.Troubles++
+		faults.Troubles++
 	}
-	s.Boulder.Replan.Fault, s.Boulder.Replan.NotBefore, s.Boulder.Replan.Proposed = b.Reason, b.NotBefore, nil
+	faults.Fault, faults.NotBefore = b.Reason, b.NotBefore
 	return nil
 }
 

@@ -146,7 +146,7 @@ func TestReplanStandsStill(t *testing.T) {
 	}
 	feed(t, s, ReplanRefused{AttemptRef: ref}, ways[0])
 	refused(t, s, ReplanRefused{AttemptRef: ref})
-	refused(t, s, ReplanTrouble{})
+	refused(t, s, PlanTrouble{})
 }
 
 // TestRefusedStarts: a replan starts for an attempt at work or a completed sub-task, and names all that it replaces.

@@ -66,6 +66,8 @@ type Boulder struct {
 	Turns     int64 `json:"turns,omitempty"`
 	TurnUsage Usage `json:"turn_usage,omitzero"`
 
+	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan
+
 	Replans   int                 `json:"replans,omitempty"`   // started so far
 	Wanted    []Replanning        `json:"wanted,omitempty"`    // replans that verdicts on completed sub-tasks asked for
 	Replan    *Replanning         `json:"replan,omitempty"`    // the replan in progress
@@ -214,12 +216,16 @@ type Replanning struct {
 	AttemptRef
 	Reason string `json:"reason"`
 	// Replaces are the ids of the sub-tasks to be replaced, in plan order.
-	Replaces  []string  `json:"replaces"`
-	Troubles  int       `json:"troubles,omitempty"`  // consecutive faults while asking the Task Ledger
+	Replaces []string `json:"replaces"`
+	PlanFaults
+	Proposed *Replacement `json:"proposed,omitempty"` // awaits the user's approval
+}
+
+// PlanFaults are the consecutive faults while the Task Ledger is asked for a plan.
+type PlanFaults struct {
+	Troubles  int       `json:"troubles,omitempty"`
 	Fault     string    `json:"fault,omitempty"`     // the last one
 	NotBefore time.Time `json:"not_before,omitzero"` // end of the back-off after it
-
-	Proposed *Replacement `json:"proposed,omitempty"` // awaits the user's approval
 }
 
 // Cooldown is the state of a model that returned a rate-limit or overload error.

@@ -239,8 +239,8 @@ type ReplanStarted struct {
 	Replaces   []string `json:"replaces"`
 }
 
-// ReplanTrouble is a fault while asking the Task Ledger for a replan, which is repeated at NotBefore.
-type ReplanTrouble struct {
+// PlanTrouble is a fault while asking the Task Ledger for a plan or a replan, which is repeated at NotBefore.
+type PlanTrouble struct {
 	Reason    string    `json:"reason"`
 	NotBefore time.Time `json:"not_before"`
 	Uncounted bool      `json:"uncounted,omitempty"` // as in [Trouble]

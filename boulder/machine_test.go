@@ -299,7 +299,7 @@ func (m *machine) boulderEvent(t *rapid.T) Body {
 		case 0:
 			return ReplanRefused{AttemptRef: b.Replan.AttemptRef, Reason: "none"}
 		case 1:
-			return ReplanTrouble{Reason: "no server", NotBefore: m.now.Add(time.Second)}
+			return PlanTrouble{Reason: "no server", NotBefore: m.now.Add(time.Second)}
 		}
 		return m.replanned(t, b.Replan.AttemptRef)
 	}
@@ -446,7 +446,7 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 		BlockerSettled{SubTaskID: ref.SubTaskID, BlockerID: "B2", Status: BlockerAnswered},
 		m.replanStarted(ref),
 		ReplanStarted{AttemptRef: ref, Number: m.state.Boulder.Replans + turn, Replaces: []string{ref.SubTaskID}},
-		ReplanTrouble{NotBefore: m.now.Add(time.Second)}, ReplanProposed{AttemptRef: ref},
+		PlanTrouble{NotBefore: m.now.Add(time.Second)}, ReplanProposed{AttemptRef: ref},
 		ReplanRefused{AttemptRef: ref},
 		m.replanned(t, ref),
 		TakenUp{},

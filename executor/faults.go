@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -77,40 +75,17 @@ func outage(c *providers.Error) error {
 	return err
 }
 
-// classifyRetry classifies the provider's error that OpenCode retries. message is all that OpenCode says of it: the
-// status text or its own wording, mostly without a status or code (observed: "Too Many Requests: {…}", "Provider is
-// overloaded", "Service Unavailable: {…}", "Cannot connect to API: …").
-func classifyRetry(message string) *providers.Error {
-	status, code := 0, ""
-	lower := strings.ToLower(message)
-	says := func(cue string) bool { return strings.Contains(lower, cue) }
-	switch {
-	case says("exceeded your current quota"):
-		status = http.StatusTooManyRequests
-		// OpenAI says this for a lack of credit, without its code. Gemini says it for every limit, even one per minute,
-		// but adds which limit it is and when to retry.
-		if !slices.ContainsFunc([]string{"quota exceeded for metric", "retry in", "rate-limits"}, says) {
-			code = "insufficient_quota"
-		}
-	case says("too many requests"), says("rate limit"), says("current quota"):
-		status = http.StatusTooManyRequests
-	case says("service unavailable"):
-		status = http.StatusServiceUnavailable
-	}
-	return providers.Classify(status, code, message, nil, nil)
-}
-
 // hopeless reports whether waiting for the provider is in vain, although OpenCode does.
-func hopeless(message string) bool {
-	kind := classifyRetry(message).Kind
+func hopeless(message string, wait time.Duration) bool {
+	kind := ocprovider.ClassifyRetry(message, wait).Kind
 	return kind == providers.KindAuth || kind == providers.KindQuota
 }
 
 // retryFault is the error of a turn that was ended because OpenCode kept waiting for its provider.
 func retryFault(message, model, reason string, after time.Duration) error {
-	c := classifyRetry(message)
+	c := ocprovider.ClassifyRetry(message, after)
 	c.Model, c.RetryAfter = model, max(c.RetryAfter, after)
-	if !hopeless(message) {
+	if !hopeless(message, after) {
 		c.Message = cmp.Or(c.Message, "its provider makes it wait") + " (" + reason + ")"
 		if c.Kind != providers.KindRateLimit && c.Kind != providers.KindOverloaded {
 			c.Kind = providers.KindNetwork

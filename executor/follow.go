@@ -11,6 +11,7 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -70,7 +71,7 @@ func (t *turn) follow(ctx context.Context) error {
 			return err
 		}
 		retries := t.tree.Retries()
-		if i := slices.IndexFunc(retries, func(r enforcer.Retry) bool { return hopeless(r.Message) }); i >= 0 {
+		if i := slices.IndexFunc(retries, func(r enforcer.Retry) bool { return hopeless(r.Message, r.Next.Sub(t.cfg.Now())) }); i >= 0 {
 			return t.giveUp(ctx, retries[i], "")
 		}
 		if m := t.tree.Unreached; m != nil { // OpenCode goes on asking, without a pause
@@ -140,7 +141,7 @@ func (t *turn) asSeen() enforcer.Seen {
 	}
 	if all := t.tree.Retries(); len(all) > 0 {
 		s.Retry = &all[0] // OpenCode ignores when a limit ends, and retries within seconds
-		if end := t.cfg.Now().Add(classifyRetry(s.Retry.Message).RetryAfter); end.After(s.Retry.Next) {
+		if end := t.cfg.Now().Add(ocprovider.ClassifyRetry(s.Retry.Message, s.Retry.Next.Sub(t.cfg.Now())).RetryAfter); end.After(s.Retry.Next) {
 			s.Retry.Next = end
 		}
 	}
@@ -193,7 +194,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		}
 	case opencode.StatusChanged:
 		t.seen.Busy = t.seen.Busy || own && p.Status.Type != opencode.Idle
-		if p.Status.Type == opencode.Retry && !hopeless(p.Status.Message) {
+		if p.Status.Type == opencode.Retry && !hopeless(p.Status.Message, p.Status.Next.Sub(t.cfg.Now())) {
 			// The time comes first: narrow terminals cut lines.
 			return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
 				p.Status.Next.Local().Format(time.TimeOnly), p.Status.Attempt, text.Short(t.cfg.Redact.Text(p.Status.Message), 200)))

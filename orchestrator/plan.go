@@ -16,10 +16,6 @@ import (
 
 // startPlan asks for a plan. A stop, a pause or a cancel aborts the call: nothing is lost, and a resume asks again.
 func (r *run) startPlan() {
-	if why := schedule.Exceeded(r.state, r.o.limits, r.now); why != "" {
-		r.end(fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: why}))
-		return
-	}
 	b := r.state.Boulder
 	req := boulder.PlanRequest{Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode}
 	var plan *boulder.Plan
@@ -31,7 +27,10 @@ func (r *run) startPlan() {
 		if applyErr := r.apply(r.ledgerUsage(boulder.AttemptRef{}, boulder.UsagePlan, usage)...); applyErr != nil {
 			return applyErr
 		}
-		if err != nil || r.state.Boulder.Status != boulder.Planning {
+		switch planning := r.state.Boulder.Status == boulder.Planning; {
+		case planning && errors.Is(err, boulder.ErrTrouble):
+			return r.apply(schedule.PlanTrouble(r.state, r.o.limits, r.now, err)...)
+		case err != nil, !planning:
 			return r.unplanned(err)
 		}
 		if err := r.propose(plan); err != nil {
@@ -39,6 +38,43 @@ func (r *run) startPlan() {
 		}
 		return r.commit() // before it is adopted: keep what was paid for
 	})
+}
+
+// PlanPatiently asks the Task Ledger for a plan without a boulder, and waits out faults like a run with these limits; told
+// gets each that it waits out. Its error says why no plan came.
+func PlanPatiently(
+	ctx context.Context, p Planner, req boulder.PlanRequest, l Limits, told func(boulder.PlanTrouble),
+) (plan *boulder.Plan, usage boulder.Usage, err error) {
+	s := boulder.NewState()
+	_, err = s.Apply(boulder.Event{Time: time.Now().UTC(), BoulderID: "plan", Body: boulder.Created{Boulder: boulder.Boulder{ID: "plan"}}})
+	for err == nil {
+		var used boulder.Usage
+		plan, used, err = p.Plan(ctx, req)
+		if usage = usage.Add(used); !errors.Is(err, boulder.ErrTrouble) || ctx.Err() != nil {
+			return plan, usage, err
+		}
+		now := time.Now().UTC()
+		faults := schedule.PlanTrouble(s, l, now, err)
+		err = applyTo(s, now, faults...)
+		for _, action := range schedule.Compute(s, l, now) {
+			switch a := action.(type) {
+			case schedule.Stop:
+				return nil, usage, errors.New(a.Reason)
+			case schedule.Wake:
+				for _, b := range faults {
+					if fault, ok := b.(boulder.PlanTrouble); ok {
+						told(fault)
+					}
+				}
+				select {
+				case <-time.After(time.Until(a.At)):
+				case <-ctx.Done():
+					return nil, usage, context.Cause(ctx)
+				}
+			}
+		}
+	}
+	return nil, usage, err
 }
 
 // startApproval asks the user about the plan. If the user cannot be asked, see adoptUnasked.
@@ -66,9 +102,6 @@ func (r *run) unplanned(err error) error {
 		r.end(err)
 		return r.apply(boulder.StatusChanged{Status: boulder.Cancelled, Reason: err.Error()})
 	default:
-		if cooled := schedule.PlanTrouble(r.state, r.o.limits, r.now, err); len(cooled) > 0 {
-			return r.apply(cooled...)
-		}
 		r.end(err)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -218,33 +220,91 @@ func TestNobodyAgreedYet(t *testing.T) {
 	}
 }
 
-// TestPlannerFails: the boulder is paused with the reason, the call's cost is recorded, and a resume plans again.
+// TestPlannerFails: the boulder is paused with the reason, the cost of all calls is recorded, and a resume plans again.
+// Outages are waited out first.
 func TestPlannerFails(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		err  error
-		want string
+		err   error
+		want  string
+		ended error
+		calls int
 	}{
-		"fatal":   {errors.Join(errors.New("no key: set OPENAI_API_KEY"), boulder.ErrFatal), "OPENAI_API_KEY"},
-		"trouble": {errors.Join(errors.New("503"), boulder.ErrTrouble), "503"},
-		"nothing": {nil, "neither a plan nor an error"},
+		"fatal":   {errors.Join(errors.New("no key: set OPENAI_API_KEY"), boulder.ErrFatal), "OPENAI_API_KEY", boulder.ErrFatal, 1},
+		"outage":  {errors.Join(errors.New("503"), boulder.ErrTrouble), "3 times in a row: plan: 503", orchestrator.ErrWaiting, 3},
+		"nothing": {nil, "neither a plan nor an error", nil, 1},
+		"limit": {
+			&boulder.TroubleError{Kind: boulder.TroubleRateLimit, RetryAfter: 76 * time.Hour, Err: errors.New("monthly spend limit")},
+			"is limited until " + time.Now().Add(76*time.Hour).Format("Mon 2 Jan"), orchestrator.ErrWaiting, 1,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
+			r.cfg.Limits = new(orchestrator.DefaultLimits())
+			r.cfg.Limits.Backoff = time.Millisecond
 			r.cfg.Planner = plannerFunc(func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 				return nil, boulder.Usage{Calls: 2}, test.err
 			})
 			_, err := r.request(orchestrator.Request{Task: "t"})
-			if err == nil || !strings.Contains(err.Error(), test.want) || (test.err != nil && !errors.Is(err, test.err)) {
+			if err == nil || !strings.Contains(err.Error(), test.want) || test.ended != nil && !errors.Is(err, test.ended) {
 				t.Fatalf("got %v", err)
 			}
 			head, _ := r.store.load(t)
-			if head.Status != boulder.Paused || head.Usage.Calls != 2 || !strings.Contains(head.Reason, test.want) {
+			if head.Status != boulder.Paused || head.Usage.Calls != int64(2*test.calls) || !strings.Contains(head.Reason, test.want) {
 				t.Errorf("the boulder is %s because %q, and cost %+v", head.Status, head.Reason, head.Usage)
 			}
 			r.cfg.Planner = plans(diamond())
 			r.completes(r.resume())
+		})
+	}
+}
+
+// Without a boulder a planner's outage is waited out, too, with word of it, and a limit only if it is short.
+func TestPlanPatiently(t *testing.T) {
+	t.Parallel()
+	outage := fmt.Errorf("%w: connection refused", boulder.ErrTrouble)
+	limited := func(wait time.Duration) error {
+		return &boulder.TroubleError{Kind: boulder.TroubleRateLimit, RetryAfter: wait, Err: errors.New("429")}
+	}
+	fatal := fmt.Errorf("%w: wrong key", boulder.ErrFatal)
+	for name, test := range map[string]struct {
+		faults []error
+		stop   bool // during the first wait
+		waits  []time.Duration
+		want   string // of the error
+	}{
+		"an outage":         {[]error{outage, outage}, false, []time.Duration{500 * time.Millisecond, time.Second}, ""},
+		"a long outage":     {[]error{outage, outage, outage}, false, []time.Duration{500 * time.Millisecond, time.Second}, "3 times in a row: infra"},
+		"a short limit":     {[]error{limited(time.Minute)}, false, []time.Duration{time.Minute}, ""},
+		"a long limit":      {[]error{limited(76 * time.Hour)}, false, nil, "is limited until "},
+		"no wait for a key": {[]error{fatal}, false, nil, "wrong key"},
+		"Ctrl-C":            {[]error{limited(time.Minute)}, true, []time.Duration{time.Minute}, "interrupted"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancelCause(t.Context())
+			limits, calls := orchestrator.DefaultLimits(), 0
+			limits.ResetMax = limits.CoolMax
+			planner := plannerFunc(func(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+				if calls++; calls <= len(test.faults) {
+					return nil, boulder.Usage{Calls: 1}, test.faults[calls-1]
+				}
+				return plans(diamond())(ctx, req)
+			})
+			var waits []time.Duration
+			_, usage, err := orchestrator.PlanPatiently(ctx, planner, boulder.PlanRequest{Task: "t"}, limits, func(f boulder.PlanTrouble) {
+				waits = append(waits, time.Until(f.NotBefore))
+				if test.stop {
+					stop(errors.New("interrupted"))
+				}
+			})
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) || usage.Calls != int64(calls) {
+				t.Errorf("%s: %v after %d calls, %+v", name, err, calls, usage)
+			}
+			longer := func(got, least time.Duration) bool { return got >= least && got <= least*5/4+time.Second }
+			if !slices.EqualFunc(waits, test.waits, longer) {
+				t.Errorf("%s: waited %v, want %v", name, waits, test.waits)
+			}
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 	"github.com/bouldermgr/manager/prompts"
 )
@@ -54,7 +55,7 @@ func (r *run) startReplan() {
 			r.end(err)
 			return nil
 		case errors.Is(err, boulder.ErrTrouble):
-			return r.apply(schedule.ReplanTrouble(r.state, r.o.limits, r.now, err)...)
+			return r.apply(schedule.PlanTrouble(r.state, r.o.limits, r.now, err)...)
 		}
 		return r.apply(schedule.RefuseReplan(r.state, err.Error())...)
 	})
@@ -107,13 +108,17 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 }
 
 // adoptReplan makes a new plan the current one. If the state refuses it, because what it builds on has failed meanwhile
-// or the planner broke its contract, the replan is asked for again; that costs the sub-task at most, not the run.
+// or the planner broke its contract, the replan is asked for again, a few times; that costs the sub-task, not the run.
 func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 	err := r.apply(replanned(r.state, plan, gates, r.now))
-	switch {
-	case errors.Is(err, boulder.ErrRefused):
-		return r.apply(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.now})
-	case err != nil:
+	if errors.Is(err, boulder.ErrRefused) {
+		if n := r.state.Boulder.Replan.Troubles + 1; n >= r.o.limits.Troubles {
+			why := fmt.Sprintf("the Task Ledger failed %s in a row: %v", text.Plural(n, "time"), err)
+			return r.apply(schedule.RefuseReplan(r.state, why)...)
+		}
+		return r.apply(boulder.PlanTrouble{Reason: err.Error(), NotBefore: r.now})
+	}
+	if err != nil {
 		return err
 	}
 	if err := startable(r.state, r.o.limits); err != nil {

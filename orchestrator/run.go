@@ -210,6 +210,9 @@ func (r *run) resume() error {
 	if err := r.apply(bodies...); err != nil {
 		return err
 	}
+	if err := r.apply(schedule.LiftLongLimits(r.state, r.o.limits, r.now)...); err != nil {
+		return err
+	}
 	if len(r.state.SubTasks) > 0 {
 		if err := r.setBudgets(); err != nil {
 			return fmt.Errorf("resume: %w", err)

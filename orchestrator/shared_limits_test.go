@@ -128,7 +128,7 @@ func TestLiftedLimit(t *testing.T) {
 			}
 			if turnedAway {
 				return boulder.Evidence{}, &boulder.TroubleError{
-					Kind: boulder.TroubleRateLimit, RetryAfter: 90 * time.Hour, Err: errors.New("429"),
+					Kind: boulder.TroubleRateLimit, RetryAfter: 20 * time.Hour, Err: errors.New("429"),
 				}
 			}
 			return boulder.Evidence{FinalMessage: "done"}, nil

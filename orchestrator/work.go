@@ -47,10 +47,7 @@ func (r *run) launch() {
 			work()
 		}
 	}
-	switch status := r.state.Boulder.Status; {
-	case status == boulder.Planning && len(r.todo) == 0:
-		start(planRef, r.startPlan)
-	case status == boulder.AwaitingApproval:
+	if r.state.Boulder.Status == boulder.AwaitingApproval {
 		start(planRef, r.startApproval)
 	}
 	for _, action := range r.todo {
@@ -65,6 +62,8 @@ func (r *run) launch() {
 			start(integrateRef, func() { r.startIntegrate(a.Open) })
 		case schedule.Try:
 			start(tryRef, r.startTry)
+		case schedule.AskPlan:
+			start(planRef, r.startPlan)
 		case schedule.AskReplan:
 			start(replanRef, r.startReplan)
 		case schedule.Finish:

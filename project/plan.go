@@ -18,16 +18,22 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project/internal/detect"
 	"github.com/bouldermgr/manager/project/internal/schema"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// Plan asks the Task Ledger to split a task. Nothing is stored.
-func (p *Project) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+// Plan asks the Task Ledger to split a task. Nothing is stored. It waits out faults, and limits of at most limits.cool_max:
+// the user waits, too. told gets each fault that it waits out.
+func (p *Project) Plan(
+	ctx context.Context, req boulder.PlanRequest, told func(boulder.PlanTrouble),
+) (*boulder.Plan, boulder.Usage, error) {
+	limits := p.cfg.Limits
+	limits.ResetMax = min(limits.ResetMax, limits.CoolMax)
 	req.Project, req.Task, req.Constraints = p.dir, p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)
-	plan, usage, err := p.planner().Plan(ctx, req)
+	plan, usage, err := orchestrator.PlanPatiently(ctx, p.planner(), req, limits, told)
 	if err != nil {
 		return nil, usage, cmp.Or(context.Cause(ctx), fmt.Errorf("plan: %w", err))
 	}

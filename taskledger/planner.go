@@ -56,7 +56,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
 		return Seal(single(req), boulder.OriginFallback, p.Model, time.Now()), spent, nil
 	case err != nil:
-		return nil, spent, fmt.Errorf("make a plan: %w", err)
+		return nil, spent, err
 	}
 	p.warnOfUnread(&said)
 	p.Logger.DebugContext(ctx, "planned", "sub_tasks", len(said.SubTasks), "reason", said.Reason)

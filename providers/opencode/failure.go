@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
@@ -28,6 +30,9 @@ func attribute(model opencode.ModelRef, spent boulder.Usage, e *providers.Error)
 func failed(ctx context.Context, err error, starting bool) *providers.Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return providers.Classify(0, "", context.Cause(ctx).Error(), nil, ctx.Err())
+	}
+	if refused, ok := errors.AsType[*providers.Error](err); ok {
+		return refused
 	}
 	if turn, ok := errors.AsType[*opencode.TurnError](err); ok && !errors.Is(err, errRunaway) {
 		e := Classify(turn)
@@ -78,4 +83,34 @@ func Classify(turn *opencode.TurnError) *providers.Error {
 		e.Kind = cmp.Or(kind, e.Kind)
 	}
 	return e
+}
+
+// longWait is longer than OpenCode waits of its own accord, which is 30 s at most, and than a question should.
+const longWait = time.Minute
+
+// ClassifyRetry classifies the provider's error after which OpenCode tries again in wait. message is all that OpenCode says of it: the
+// status text or its own wording, mostly without a status or code (observed: "Too Many Requests: {…}", "Provider is
+// overloaded", "Service Unavailable: {…}", "Cannot connect to API: …").
+func ClassifyRetry(message string, wait time.Duration) *providers.Error {
+	status, code := 0, ""
+	lower := strings.ToLower(message)
+	says := func(cue string) bool { return strings.Contains(lower, cue) }
+	switch {
+	case says("exceeded your current quota"):
+		status = http.StatusTooManyRequests
+		// OpenAI says this for a lack of credit, without its code. Gemini says it for every limit, even one per minute,
+		// but adds which limit it is and when to retry.
+		if !slices.ContainsFunc([]string{"quota exceeded for metric", "retry in", "rate-limits"}, says) {
+			code = "insufficient_quota"
+		}
+	case says("too many requests"), says("rate limit"), says("current quota"):
+		status = http.StatusTooManyRequests
+	case says("service unavailable"):
+		status = http.StatusServiceUnavailable
+	}
+	header := http.Header{}
+	if wait > longWait { // a shorter one may be OpenCode's own, and says nothing about a limit
+		header.Set("Retry-After-Ms", strconv.FormatInt(wait.Milliseconds(), 10))
+	}
+	return providers.Classify(status, code, message, header, nil)
 }

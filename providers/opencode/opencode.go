@@ -35,8 +35,8 @@ func AgentConfig() map[string]any {
 
 // Completer implements [providers.Completer] on an OpenCode server. Host and Directory are required.
 //
-// OpenCode repeats temporarily refused calls itself: six requests in all, within a minute unless the provider asks for
-// longer. So do not add retries. MaxOutputTokens has no effect: OpenCode has its own setting.
+// OpenCode repeats temporarily refused calls itself: six requests in all, within a minute; a provider's longer wait is an
+// error. So do not add retries. MaxOutputTokens has no effect: OpenCode has its own setting.
 type Completer struct {
 	Host      *opencode.Host
 	Directory string // absolute; OpenCode reads its configuration there

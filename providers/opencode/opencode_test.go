@@ -252,6 +252,41 @@ func simpleQuestion() *providers.Request {
 }
 
 // A start that cannot succeed is not retried, and its output reaches the user.
+// OpenCode would wait for days, or ask again, and the question would time out: the provider's word is the error at once.
+func TestLimitsThatOpenCodeWaitsFor(t *testing.T) {
+	t.Parallel()
+	const days = 274579 * time.Second
+	refusal := func(after time.Duration, body string) scriptmodel.Reply {
+		r := scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{}, Body: body}
+		if after > 0 {
+			r.Header["Retry-After-Ms"] = fmt.Sprint(after.Milliseconds())
+		}
+		return r
+	}
+	for name, test := range map[string]struct {
+		reply scriptmodel.Reply
+		want  providers.Kind
+		after time.Duration
+	}{
+		"for days":      {refusal(days, `{"error":{"message":"You have reached your monthly spend limit."}}`), providers.KindRateLimit, days},
+		"until a reset": {refusal(0, `{"error":{"message":"Usage limit reached. Try again in 5 hours."}}`), providers.KindRateLimit, 5 * time.Hour},
+		"no credit":     {refusal(0, `{"error":{"message":"You exceeded your current quota, please check your plan.","code":"insufficient_quota"}}`), providers.KindQuota, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, nil, says(test.reply))
+			failure := fails(t, s.config(), s.question())
+			if failure.Kind != test.want || failure.RetryAfter > test.after || test.after-failure.RetryAfter > patience {
+				t.Errorf("%s after %s: %v", failure.Kind, failure.RetryAfter, failure)
+			}
+			if n := len(s.requests()); n != 1 {
+				t.Errorf("%d calls of the model", n)
+			}
+			s.noSessions()
+		})
+	}
+}
+
 func TestStartFailures(t *testing.T) {
 	t.Parallel()
 	script := func(text string) string {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -22,6 +24,7 @@ var errRunaway = errors.New("the model kept calling tools that it does not have"
 //     calls in 20 s were observed, and an agent's setting "steps" does not help. The watch stops it.
 //   - The answer includes the cost of its own call only.
 //   - A question that times out may have waited for an unreachable provider.
+//   - OpenCode waits for days if a provider says so, and asks again without credit. The watch stops it.
 type watch struct {
 	client *opencode.Client
 	sub    *opencode.Subscription // nil until the question has a session
@@ -32,6 +35,7 @@ type watch struct {
 
 	calls   map[string]opencode.MessageInfo // by message id: one message per model call
 	waiting string                          // why OpenCode last repeated a call
+	refused *providers.Error                // why it would do so in vain, or too late
 }
 
 // newWatch is for one question. The returned ctx ends when the watch stops the question. The caller calls end.
@@ -60,6 +64,11 @@ func (w *watch) follow() {
 		case opencode.StatusChanged:
 			if p.Status.Type == opencode.Retry {
 				w.waiting = p.Status.Message
+				e := ClassifyRetry(w.waiting, time.Until(p.Status.Next))
+				if !e.Retryable() || max(e.RetryAfter, e.Guess) > longWait {
+					w.refused = e
+					w.cancel(e)
+				}
 			}
 		case opencode.MessageUpdated:
 			if p.Message.Role == opencode.RoleAssistant {
@@ -83,8 +92,11 @@ func (w *watch) spent(a opencode.MessageInfo) boulder.Usage {
 	return sum
 }
 
-// explain adds to a timeout what the server was waiting for.
+// explain returns why the watch stopped the question, or adds to a timeout what the server was waiting for.
 func (w *watch) explain(err error) error {
+	if err != nil && w.refused != nil {
+		return w.refused
+	}
 	if w.waiting == "" || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

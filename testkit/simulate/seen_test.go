@@ -75,7 +75,7 @@ var bodies = []boulder.Body{
 	boulder.Created{}, boulder.Planned{}, boulder.Decomposed{}, boulder.StatusChanged{}, boulder.TakenUp{},
 	boulder.Starting{}, boulder.SubTaskStart{}, boulder.TurnSent{}, boulder.Nudged{}, boulder.SubTaskProgress{},
 	boulder.TurnEnded{}, boulder.GateRun{}, boulder.Judged{}, boulder.Continuation{}, boulder.Retry{}, boulder.Trouble{},
-	boulder.Cooled{}, boulder.ReplanStarted{}, boulder.ReplanTrouble{}, boulder.ReplanProposed{}, boulder.Replanned{}, boulder.ReplanRefused{},
+	boulder.Cooled{}, boulder.ReplanStarted{}, boulder.PlanTrouble{}, boulder.ReplanProposed{}, boulder.Replanned{}, boulder.ReplanRefused{},
 	boulder.BudgetSet{}, boulder.BudgetWarning{}, boulder.Parked{}, boulder.Unparked{}, boulder.Noted{},
 	boulder.Reopened{}, boulder.BlockerRaised{}, boulder.BlockerSettled{},
 	boulder.UsageReport{}, boulder.SubTaskDone{}, boulder.TaskComplete{},

@@ -199,19 +199,27 @@ func (a *app) preview(
 	view.Expected(o, plan, a.Config().Limits.EvaluationsTotal, budget, a.Earlier(ctx))
 }
 
-// planning shows progress on stderr until done is called.
-func (a *app) planning(ledger string) (done func()) {
+// planning shows progress on stderr until done is called. told adds why it waits.
+func (a *app) planning(ledger string) (told func(boulder.PlanTrouble), done func()) {
+	waits := func(f boulder.PlanTrouble) string {
+		return text.Safe(fmt.Sprintf("No plan yet: %s. Asked again at %s.", f.Reason, view.Clock(f.NotBefore)))
+	}
 	if !a.quiet && a.console().Drawable() {
-		began, p := time.Now(), a.on(a.Stderr)
+		began, p, lines := time.Now(), a.on(a.Stderr), make(chan string, 100)
 		screen := a.console().Screen(func(size page.Size, tick int) string {
 			took := text.Elapsed(time.Since(began).Truncate(time.Second))
 			text := "Planning with " + text.Clip(view.ModelName(ledger), size.Width-len("Planning with ")-len(took)-6)
 			return p.Cyan(view.Spinner(tick)) + " " + p.Bold(text) + "  " + p.Dim(took)
-		}, func() []string { return nil })
-		return screen.Close
+		}, func() (printed []string) {
+			for len(lines) > 0 {
+				printed = append(printed, <-lines)
+			}
+			return printed
+		})
+		return func(f boulder.PlanTrouble) { lines <- waits(f) }, screen.Close
 	}
 	a.note("Planning with %s …", view.ModelName(ledger))
-	return func() {}
+	return func(f boulder.PlanTrouble) { a.note("%s", waits(f)) }, func() {}
 }
 
 // makePlan asks the Task Ledger for a plan, or takes the task's own list, and seals it with the project's commit.
@@ -221,10 +229,10 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 	case f.list:
 		plan, err = taskledger.FromList(req, time.Now())
 	case f.mode == boulder.PlanNever:
-		plan, _, err = a.Plan(ctx, req)
+		plan, _, err = a.Plan(ctx, req, nil) // without a model, so that it never waits
 	default:
-		planned := a.planning(a.Ledger())
-		plan, usage, err = a.Plan(ctx, req)
+		told, planned := a.planning(a.Ledger())
+		plan, usage, err = a.Plan(ctx, req, told)
 		planned()
 	}
 	if err != nil {

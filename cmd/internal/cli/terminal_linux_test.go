@@ -62,8 +62,10 @@ func TestPlanningIsSeen(t *testing.T) {
 	p := openPTY(t)
 	a, _, _ := testApp(t, t.TempDir(), "TERM=xterm")
 	a.Stderr = p.slave
-	done := a.planning("openai/thinker")
+	told, done := a.planning("openai/thinker")
 	p.shows("Planning with openai/thinker")
+	told(boulder.PlanTrouble{Reason: "connection refused"})
+	p.shows("No plan yet: connection refused. Asked again at ")
 	done()
 	p.drain()
 	if !p.cursor() {

@@ -185,7 +185,7 @@ func (s *Step) ofAttempt(body boulder.Body) {
 			break
 		}
 		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
-		s.say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, Clock(b.NotBefore))
+		s.say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, text.Until(b.NotBefore, s.Time))
 	case boulder.SessionLeft:
 		s.say("", "attempt %d: its agent may still be at work in session %s until that is stopped", b.Attempt, b.SessionID)
 		if b.Stopped {
@@ -207,9 +207,9 @@ func (s *Step) ofSubTask(body boulder.Body) {
 		s.decide("retry", b.Reason, "↻", "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
 	case boulder.ReplanStarted:
 		s.decide("replan", b.Reason, "↻", "replan %d: %s", b.Number, b.Reason)
-	case boulder.ReplanTrouble:
+	case boulder.PlanTrouble:
 		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
-		s.say("!", "fault while replanning: %s; tried again at %s", b.Reason, Clock(b.NotBefore))
+		s.say(text.If(!b.Uncounted, "!"), "fault while planning: %s; tried again at %s", b.Reason, text.Until(b.NotBefore, s.Time))
 	case boulder.ReplanProposed:
 		s.say("?", "a new plan waits for your approval")
 	case boulder.Replanned:

@@ -96,7 +96,7 @@ func (w *Why) take(e boulder.Event) {
 		if !mine && slices.Contains(b.Replaces, t.ID) {
 			mine, s.Attempt, s.By = true, 0, of
 		}
-	case boulder.ReplanTrouble:
+	case boulder.PlanTrouble:
 		if n := len(w.Chain); n > 0 { // of the replan of this sub-task
 			last := w.Chain[n-1]
 			mine = last.Decision == "replan" || last.Step == stepFault && last.Attempt == 0

@@ -141,7 +141,7 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 		l.begin(at, "gate", line)
 	case boulder.ReplanStarted:
 		whole.begin(at, "plan", line)
-	case boulder.ReplanTrouble:
+	case boulder.PlanTrouble:
 		whole.begin(at, "wait", line)
 	case boulder.ReplanProposed:
 		whole.begin(at, "you", line)

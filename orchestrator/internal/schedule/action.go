@@ -15,7 +15,7 @@ import (
 // asks again. The caller adds the tag and the prompt of a [boulder.Starting], puts a prompt before that of a
 // [boulder.Continuation], and stops a turn at work before a [boulder.Parked].
 //
-// [Run], [Judge], [Raise], [Integrate], [Try] and [AskReplan] are work that should be under way: start it if it is not.
+// [Run], [Judge], [Raise], [Integrate], [Try], [AskPlan] and [AskReplan] are work that should be under way: start it if it is not.
 // [Wake] asks for another call at a time; [Stop] ends the run.
 type Action any
 
@@ -31,6 +31,9 @@ type Raise struct {
 	Blocker boulder.Blocker // without id and status
 }
 
+// AskPlan means that the Task Ledger should be making the first plan.
+type AskPlan struct{}
+
 // AskReplan means that the Task Ledger should be replanning, or the user deciding about its proposal.
 type AskReplan struct{}
 
@@ -44,7 +47,8 @@ type Finish struct {
 }
 
 // Stop ends the run, which must not or cannot continue as it is; turns at work end, and are resumed later. Without
-// Budget, AtLimit and SubTaskID the reason is a repeated infrastructure error that meets every sub-task.
+// Budget, AtLimit and SubTaskID the reason is a repeated infrastructure error that meets every sub-task, or a provider's
+// limit that ends too late to wait for.
 type Stop struct {
 	Reason    string
 	SubTaskID string // everything left waits for the user: the first such sub-task

@@ -155,7 +155,7 @@ func (b *budget) forbids(a Action) string {
 			return b.exceeded
 		}
 		return fmt.Sprintf("the run's budget of %s is used up by what is running", text.Plural(int(limit.Calls), "model call"))
-	case Run, AskReplan:
+	case Run, AskPlan, AskReplan:
 		return b.exceeded
 	}
 	return ""
@@ -203,6 +203,3 @@ func (b *budget) warning() *boulder.BudgetWarning {
 	}
 	return w
 }
-
-// Exceeded says why the run may spend nothing more, or returns "".
-func Exceeded(s *boulder.State, l Limits, now time.Time) string { return newBudget(s, l, now).exceeded }

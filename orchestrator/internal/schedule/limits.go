@@ -52,7 +52,7 @@ type Limits struct {
 	CoolBase time.Duration `json:"cool_base"`
 	// CoolMax bounds that doubling, not what a provider asks for. Defaults to 5 minutes.
 	CoolMax time.Duration `json:"cool_max"`
-	// ResetMax bounds the wait that a provider asks for; then it is asked again. Defaults to 24 hours.
+	// ResetMax is the longest wait for a provider; one that asks for more pauses the run. Defaults to 24 hours.
 	ResetMax time.Duration `json:"reset_max"`
 
 	// Warn is the share of a budget at which a warning is given. Defaults to 0.8; 0: no warning.

@@ -143,23 +143,23 @@ func TestReplanAfterCompletionExhausted(t *testing.T) {
 	}
 }
 
-// TestAskReplan: faults of the planner are waited out, up to a limit; then the replan is given up.
+// TestAskReplan: faults of the planner are waited out, up to a limit; then the run is paused, and the replan is kept.
 func TestAskReplan(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{{ID: "a"}}...)
 	feed(t, s, epoch, judged("a", wrong)...)
 	applyAll(t, s, epoch, Compute(s, DefaultLimits(), epoch))
-	for i, want := range []string{"wake", "wake", "boulder.replanrefused, fail failed"} {
+	for i, want := range []string{"wake", "wake", "stop"} {
 		if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "askreplan" {
 			t.Fatalf("before fault %d, got %s", i+1, kinds)
 		}
-		feed(t, s, epoch, boulder.ReplanTrouble{NotBefore: epoch.Add(time.Second)})
+		feed(t, s, epoch, boulder.PlanTrouble{NotBefore: epoch.Add(time.Second)})
 		if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != want {
 			t.Fatalf("after fault %d, got %s, want %s", i+1, kinds, want)
 		}
 		if i == 0 { // a resume resets wait and faults
 			feed(t, s, epoch, boulder.TakenUp{})
-			feed(t, s, epoch, boulder.ReplanTrouble{NotBefore: epoch})
+			feed(t, s, epoch, boulder.PlanTrouble{NotBefore: epoch})
 		} else {
 			r := *s.Boulder.Replan
 			r.NotBefore = epoch
@@ -171,6 +171,47 @@ func TestAskReplan(t *testing.T) {
 	if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "wake" {
 		t.Errorf("while the ledger's model cools down, got %s", kinds)
 	}
+}
+
+// TestAskPlan: the same for the first plan. Budgets hold while it waits.
+func TestAskPlan(t *testing.T) {
+	t.Parallel()
+	s := boulder.NewState()
+	feed(t, s, epoch, boulder.Created{Boulder: boulder.Boulder{ID: "b1", Settings: boulder.Settings{
+		LedgerModel: ledgerModel, Budget: &boulder.Budget{Time: boulder.Duration(time.Hour)},
+	}}})
+	now, limits := epoch, DefaultLimits()
+	limits.Warn = 0
+	is := func(what, want string) {
+		t.Helper()
+		if kinds := kindsOf(Compute(s, limits, now)); kinds != want {
+			t.Fatalf("%s: got %s, want %s", what, kinds, want)
+		}
+	}
+	is("at first", "askplan, wake") // when the time is used up
+	for n := range limits.Troubles {
+		feed(t, s, now, PlanTrouble(s, limits, now, errors.New("connection refused"))...)
+		wait := s.Boulder.PlanFaults.NotBefore.Sub(now)
+		if least := limits.Backoff << n; wait < least || wait > least*5/4 {
+			t.Errorf("after fault %d it waits %s", n+1, wait)
+		}
+		if n < limits.Troubles-1 {
+			is("while it waits", "wake")
+			now = now.Add(wait)
+			is("then", "askplan, wake")
+		}
+	}
+	is("after three faults", "stop, wake")
+	feed(t, s, now, boulder.TakenUp{})
+	is("resumed", "askplan, wake")
+	limited := &boulder.TroubleError{Kind: boulder.TroubleRateLimit, RetryAfter: 2 * time.Hour, Err: errors.New("429")}
+	feed(t, s, now, PlanTrouble(s, limits, now, limited)...)
+	is("limited", "wake")
+	if s.Boulder.PlanFaults.Troubles != 0 {
+		t.Error("a rate limit counts as a fault")
+	}
+	now = epoch.Add(time.Hour)
+	is("the time is used up", "stop")
 }
 
 // TestBroken: a turn that ended in an error is handled like a judged one, but cannot wait for another replan.

@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,22 +16,20 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Compute returns what to do. A running boulder that is [Startable] gets at least one action; one in planning gets only
-// cool-downs and a [Wake]; any other gets none. others are boulders that share the limits at the same time.
+// Compute returns what to do. A running boulder that is [Startable], and one in planning, gets at least one action; any
+// other gets none. others are boulders that share the limits at the same time.
 func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Action {
-	running, ledger := s.Boulder.Status == boulder.Running, s.Boulder.LedgerModel
-	if !running && s.Boulder.Status != boulder.Planning {
+	planning := s.Boulder.Status == boulder.Planning
+	if !planning && s.Boulder.Status != boulder.Running {
 		return nil
 	}
 	c := newComputing(s, l, now)
 	if cooled := c.coolDowns(others); len(cooled) > 0 {
 		return cooled
 	}
-	switch {
-	case !running && c.cooling(ledger):
-		return []Action{Wake{At: s.Boulder.Cooldowns[ledger].Until}}
-	case !running:
-		return nil
+	if planning {
+		c.do(c.askLedger(s.Boulder.PlanFaults, AskPlan{}))
+		return c.end()
 	}
 	c.advanceReplan()
 	if s.AllOver() && s.Boulder.Replan == nil && len(c.actions) == 0 {
@@ -57,6 +56,7 @@ type computing struct {
 	actions    []Action
 	wake       time.Time
 	overBudget string // why a budget held a prompt back
+	limited    string // why a provider's limit, which ends too late to wait for, held one back
 
 	begun   map[string]int // by line: turns that this call begins
 	working map[string]int // by cooled-down model: live attempts that need it, counted in order
@@ -131,7 +131,8 @@ func (c *computing) queues() map[string][]*boulder.Open {
 	return queues
 }
 
-// end completes the list. A used-up budget ends the run once nothing else can happen; an exceeded one ends it at once.
+// end completes the list. A used-up budget, or a limit that ends too late, ends the run once nothing else can happen; an
+// exceeded budget ends it at once.
 func (c *computing) end() []Action {
 	if warning := c.budget.warning(); warning != nil {
 		return append([]Action{*warning}, c.actions...)
@@ -143,6 +144,8 @@ func (c *computing) end() []Action {
 		return []Action{Stop{Reason: c.budget.exceeded, Budget: true}}
 	case c.overBudget != "" && len(c.actions) == 0 && c.wake.IsZero():
 		return []Action{Stop{Reason: c.overBudget, Budget: true}}
+	case c.limited != "" && len(c.actions) == 0 && c.wake.IsZero():
+		return []Action{Stop{Reason: c.limited}}
 	}
 	c.wakeAt(c.budget.timeOut)
 	c.wakeAt(c.budget.timeWarn)
@@ -162,22 +165,11 @@ func decisions(actions []Action) []Action {
 
 // advanceReplan continues the replan in progress, or begins one that the judge of a completed sub-task wants.
 func (c *computing) advanceReplan() {
-	r, ledger := c.s.Boulder.Replan, c.s.Boulder.LedgerModel
-	switch {
+	switch r := c.s.Boulder.Replan; {
 	case r != nil && r.Proposed != nil:
 		c.do(AskReplan{})
-	case r != nil && r.Troubles > 0 && r.Troubles >= c.l.Troubles:
-		for _, b := range RefuseReplan(c.s, fmt.Sprintf("the Task Ledger failed %s in a row: %s", text.Plural(r.Troubles, "time"), r.Fault)) {
-			c.do(b)
-		}
-	case r != nil && c.now.Before(r.NotBefore) && c.cooling(ledger) && c.s.Boulder.Cooldowns[ledger].Hits > c.l.Cooldowns:
-		c.do(Stop{Reason: "the Task Ledger could not be asked for a new plan: " + c.s.Boulder.Cooldowns[ledger].Reason})
-	case r != nil && c.now.Before(r.NotBefore):
-		c.wakeAt(r.NotBefore)
-	case r != nil && c.cooling(ledger):
-		c.wakeAt(c.s.Boulder.Cooldowns[ledger].Until)
 	case r != nil:
-		c.do(AskReplan{})
+		c.do(c.askLedger(r.PlanFaults, AskReplan{}))
 	case c.s.Boulder.Replans < c.l.Replans:
 		for _, w := range c.s.Boulder.Wanted {
 			if ids := c.s.Remainder(w.SubTaskID); len(ids) > 0 {
@@ -186,6 +178,26 @@ func (c *computing) advanceReplan() {
 			}
 		}
 	}
+}
+
+// askLedger returns the Task Ledger's work, a wait before it, or the end of the run after too many faults.
+func (c *computing) askLedger(f boulder.PlanFaults, work Action) Action {
+	ledger := c.s.Boulder.LedgerModel
+	cool := c.s.Boulder.Cooldowns[ledger]
+	switch {
+	case f.Troubles > 0 && f.Troubles >= c.l.Troubles:
+		return Stop{Reason: fmt.Sprintf("the Task Ledger could not be asked for a plan, %s in a row: %s",
+			text.Plural(f.Troubles, "time"), f.Fault)}
+	case c.now.Before(f.NotBefore) && c.cooling(ledger) && cool.Hits > c.l.Cooldowns:
+		return Stop{Reason: "the Task Ledger could not be asked for a plan: " + cool.Reason}
+	case c.tooLong(ledger):
+		return nil
+	case c.now.Before(f.NotBefore):
+		return Wake{At: f.NotBefore}
+	case c.cooling(ledger):
+		return Wake{At: cool.Until}
+	}
+	return work
 }
 
 func (c *computing) allOver() Action {
@@ -257,6 +269,7 @@ func (c *computing) next(o *boulder.Open) Action {
 		return nil
 	}
 	model := c.s.ModelFor(o)
+	held := c.cooling(model) && (judging || o.Turn.MessageID == "" || a.TurnedAway())
 	switch {
 	case c.awaitsUser(o):
 		return park(o, "")
@@ -275,9 +288,11 @@ func (c *computing) next(o *boulder.Open) Action {
 		return park(o, a.Reason)
 	case !judging && overspent(o.SubTask, o) != "":
 		return park(o, overspent(o.SubTask, o))
+	case (c.now.Before(a.NotBefore) || held) && c.tooLong(model):
+		return nil
 	case c.now.Before(a.NotBefore):
 		return Wake{At: a.NotBefore}
-	case c.cooling(model) && (judging || o.Turn.MessageID == "" || a.TurnedAway()):
+	case held:
 		return Wake{At: c.s.Boulder.Cooldowns[model].Until}
 	case judging:
 		return Judge{o}
@@ -334,6 +349,16 @@ func (c *computing) crowded(a *boulder.Attempt) bool {
 
 func (c *computing) cooling(model string) bool {
 	return c.now.Before(c.s.Boulder.Cooldowns[model].Until)
+}
+
+// tooLong reports whether a model's limit ends too late to wait for. Cool-downs that no provider asked for do not.
+func (c *computing) tooLong(model string) bool {
+	cool := c.s.Boulder.Cooldowns[model]
+	if cool.Until.Sub(c.now) <= max(c.l.ResetMax, c.l.CoolMax)+maxJitter {
+		return false
+	}
+	c.limited = fmt.Sprintf("%s is limited until %s: %s", cmp.Or(model, "the default model"), text.Until(cool.Until, c.now), cool.Reason)
+	return true
 }
 
 // refused reports whether an attempt waits for a model that has cooled down too often in a row. One at work again may

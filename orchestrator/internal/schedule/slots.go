@@ -182,7 +182,9 @@ func (c *computing) dispatch(others []Share) {
 			c.overBudget = why
 			return
 		}
-		c.wakeAt(c.s.Boulder.Cooldowns[m].Until)
+		if !c.tooLong(m) {
+			c.wakeAt(c.s.Boulder.Cooldowns[m].Until)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,20 +69,54 @@ func TestLedgerModelCools(t *testing.T) {
 	}
 }
 
-// TestResetIsBounded: a wait that the provider sets is cut to a day. For a rate limit it counts as no fault.
-func TestResetIsBounded(t *testing.T) {
+// TestLimitThatEndsTooLate: a provider that wants a longer wait than the run may make pauses it, with the date, once
+// nothing else can be done. It counts as no fault. A user who resumes the run before has the model asked again.
+func TestLimitThatEndsTooLate(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []boulder.TroubleKind{boulder.TroubleRateLimit, boulder.TroubleNetwork} {
-		s := begun(t, []boulder.Spec{{ID: "a", Model: "p/m"}}...)
-		feed(t, s, epoch, boulder.Starting{AttemptRef: ref("a", 1)})
-		limited := &boulder.TroubleError{Kind: kind, RetryAfter: 90 * time.Hour, Err: errors.New("429")}
-		feed(t, s, epoch, Failed(s, DefaultLimits(), epoch, s.Open("a"), limited)...)
-		a := s.Open("a").Attempt
-		if wait := a.NotBefore.Sub(epoch); wait < 24*time.Hour || wait > 24*time.Hour+10*time.Second {
-			t.Errorf("%s: it waits %s", kind, wait)
-		}
-		if counted := a.Troubles == 1; counted == (kind == boulder.TroubleRateLimit) {
-			t.Errorf("%s: %d faults", kind, a.Troubles)
+		for name, tt := range map[string]struct {
+			wait    time.Duration
+			judging bool
+			others  bool // a sub-task with another model
+			want    string
+		}{
+			"a day":                 {23 * time.Hour, false, false, "wake"},
+			"three days":            {76 * time.Hour, false, false, "stop"},
+			"of the judge":          {76 * time.Hour, true, false, "stop"},
+			"the others come first": {76 * time.Hour, false, true, "start"},
+		} {
+			specs := []boulder.Spec{{ID: "a", Model: "p/m"}, {ID: "b", Model: "p/m"}}
+			if tt.others {
+				specs = append(specs, boulder.Spec{ID: "c", Model: "o/m"})
+			}
+			s, l := begun(t, specs...), DefaultLimits()
+			l.PerModel = 1
+			feed(t, s, epoch, boulder.Starting{AttemptRef: ref("a", 1)})
+			if tt.judging {
+				feed(t, s, epoch, boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1})
+			}
+			limited := &boulder.TroubleError{Kind: kind, RetryAfter: tt.wait, Err: errors.New("monthly spend limit")}
+			feed(t, s, epoch, Failed(s, l, epoch, s.Open("a"), limited)...)
+			actions := Compute(s, l, epoch)
+			if kinds := kindsOf(actions); kinds != tt.want {
+				t.Fatalf("%s, %s: %s, want %s", kind, name, kinds, tt.want)
+			}
+			if tt.want != "stop" {
+				continue
+			}
+			reason := map[bool]string{false: "p/m", true: ledgerModel}[tt.judging] + " is limited until " +
+				epoch.Add(tt.wait).Local().Format("Mon 2 Jan ")
+			if said := actions[0].(Stop).Reason; !strings.HasPrefix(said, reason) || !strings.Contains(said, "spend limit") {
+				t.Errorf("%s, %s: %q", kind, name, said)
+			}
+			if n := s.Open("a").Attempt.Troubles; n != 0 {
+				t.Errorf("%s, %s: %d faults", kind, name, n)
+			}
+			feed(t, s, epoch, boulder.TakenUp{})
+			feed(t, s, epoch, LiftLongLimits(s, l, epoch)...)
+			if kinds := kindsOf(Compute(s, l, epoch)); kinds != map[bool]string{false: "run", true: "judge"}[tt.judging] {
+				t.Errorf("%s, %s: resumed: %s", kind, name, kinds)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -293,23 +294,19 @@ func (c *computing) trouble(o *boulder.Open, err error) []boulder.Body {
 	})
 }
 
-// ReplanTrouble returns what follows from an infrastructure error of a replan.
-func ReplanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
-	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.LedgerModel, s.Boulder.Replan.Troubles, "replan", s.Boulder.Replans)
-	return append(cooled, boulder.ReplanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})
-}
-
-// PlanTrouble returns the cool-down before the first plan is asked for again; nil for other faults, or after too many.
+// PlanTrouble returns what follows from an infrastructure error of a plan or a replan.
 func PlanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
-	_, _, cooled := newComputing(s, l, now).wait(err, s.Boulder.LedgerModel, 0, "plan", 0)
-	if s.Boulder.Cooldowns[s.Boulder.LedgerModel].Hits >= l.Cooldowns {
-		return nil
+	faults := s.Boulder.PlanFaults
+	if r := s.Boulder.Replan; r != nil {
+		faults = r.PlanFaults
 	}
-	return cooled
+	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.LedgerModel, faults.Troubles, "plan", s.Boulder.Replans)
+	return append(cooled, boulder.PlanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})
 }
 
-// wait returns when to try again after a fault. A model that answers with a rate limit or an overload cools down for
-// all its users. The provider asked for that wait, so it does not count towards giving up.
+// wait returns when to try again after a fault. A model that answers with a rate limit or an overload, or whose provider
+// wants more than the run may wait, cools down for all its users. The provider asked for that wait, so it does not count
+// towards giving up.
 func (c *computing) wait(
 	err error, model string, troubles int, who string, n int,
 ) (kind boulder.TroubleKind, until time.Time, cooled []boulder.Body) {
@@ -317,13 +314,13 @@ func (c *computing) wait(
 	if !known {
 		t = &boulder.TroubleError{Kind: boulder.TroubleServer}
 	}
-	if t.Kind == boulder.TroubleRateLimit || t.Kind == boulder.TroubleOverloaded {
+	if t.Kind == boulder.TroubleRateLimit || t.Kind == boulder.TroubleOverloaded || t.RetryAfter > c.l.ResetMax {
 		cool := c.coolDown(cmp.Or(t.Model, model), t.RetryAfter)
 		cool.Reason = err.Error()
 		return t.Kind, cool.Until, []boulder.Body{cool}
 	}
 	d := c.jitter(doubled(c.l.Backoff, c.l.Backoff<<10, troubles+1), who, n<<8+troubles)
-	return t.Kind, c.now.Add(max(d, min(t.RetryAfter, c.l.ResetMax))), nil
+	return t.Kind, c.now.Add(max(d, t.RetryAfter)), nil
 }
 
 // coolDown returns the pause of a model, and half its limit for the time after. Hits during a cool-down come from
@@ -337,7 +334,7 @@ func (c *computing) coolDown(model string, asked time.Duration) boulder.Cooled {
 	if !c.now.Before(before.Until) {
 		limit, hits = limit/2, before.Hits+1
 	}
-	pause := cmp.Or(min(max(asked, 0), c.l.ResetMax), doubled(c.l.CoolBase, c.l.CoolMax, hits))
+	pause := cmp.Or(max(asked, 0), doubled(c.l.CoolBase, c.l.CoolMax, hits))
 	until := c.now.Add(c.jitter(pause, model, hits))
 	if before.Until.After(until) {
 		until = before.Until
@@ -351,12 +348,26 @@ func (c *computing) coolDown(model string, asked time.Duration) boulder.Cooled {
 func LiftLimit(s *boulder.State, o *boulder.Open, now time.Time) []boulder.Body {
 	model := s.ModelFor(o)
 	atWork := o.Attempt.Status == boulder.AttemptExecuting && o.Turn.MessageID != "" && !now.Before(o.Attempt.NotBefore)
-	cool := s.Boulder.Cooldowns[model]
-	if atWork || !now.Before(cool.Until) {
+	if atWork || !now.Before(s.Boulder.Cooldowns[model].Until) {
 		return nil
 	}
+	return []boulder.Body{lifted(s, model, now)}
+}
+
+// LiftLongLimits ends the cool-downs that are too long to wait for, since the user resumes the run nevertheless.
+func LiftLongLimits(s *boulder.State, l Limits, now time.Time) (bodies []boulder.Body) {
+	for _, model := range slices.Sorted(maps.Keys(s.Boulder.Cooldowns)) {
+		if newComputing(s, l, now).tooLong(model) {
+			bodies = append(bodies, lifted(s, model, now))
+		}
+	}
+	return bodies
+}
+
+func lifted(s *boulder.State, model string, now time.Time) boulder.Cooled {
+	cool := s.Boulder.Cooldowns[model]
 	cool.Until, cool.Since, cool.Lifted, cool.Hits = now, now, cool.Until, 0
-	return []boulder.Body{boulder.Cooled{Model: model, Cooldown: cool}}
+	return boulder.Cooled{Model: model, Cooldown: cool}
 }
 
 // regrown returns the cool-down of a model after an answer, with its limit grown by one, or nil if nothing changes.
@@ -377,10 +388,12 @@ func doubled(wait, most time.Duration, n int) time.Duration {
 	return min(wait, most)
 }
 
-// jitter adds up to a quarter of d, at most 10 s, so that parallel attempts do not return together. It is a hash of the
+const maxJitter = 10 * time.Second
+
+// jitter adds up to a quarter of d, at most maxJitter, so that parallel attempts do not return together. It is a hash of the
 // boulder, who waits, and the n-th wait, so that it can be replayed.
 func (c *computing) jitter(d time.Duration, who string, n int) time.Duration {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %s %d", c.s.Boulder.ID, who, n) // a hash takes everything
-	return d + time.Duration(h.Sum64()%(uint64(min(d/4, 10*time.Second))+1))
+	return d + time.Duration(h.Sum64()%(uint64(min(d/4, maxJitter))+1))
 }

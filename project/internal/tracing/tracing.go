@@ -118,7 +118,7 @@ func (r *builder) take(e boulder.Event) {
 	case boulder.ReplanStarted:
 		r.plan = chat(r.root, "replan")
 	case boulder.Planned, boulder.Decomposed, boulder.ReplanProposed, boulder.Replanned, boulder.ReplanRefused,
-		boulder.ReplanTrouble:
+		boulder.PlanTrouble:
 		r.plan.end(at)
 	case boulder.Starting:
 		o := r.state.Open(body.SubTaskID)

@@ -247,7 +247,7 @@ func (s *Boulder) Misbehave() {
 	s.Apply(boulder.ReplanStarted{
 		AttemptRef: ref, Number: 1, Reason: "the plan is wrong", Replaces: []string{"toggle", "docs"},
 	})
-	s.Apply(boulder.ReplanTrouble{Reason: "connection refused", NotBefore: s.Now.Add(time.Second)})
+	s.Apply(boulder.PlanTrouble{Reason: "connection refused", NotBefore: s.Now.Add(time.Second)})
 	spec := boulder.Spec{ID: "page", Subject: "Make a settings page", Description: "x"}
 	s.Apply(boulder.Replanned{
 		AttemptRef: ref, Number: 1, Reason: "the plan is wrong", Revision: 2, Plan: boulder.PlanRevision{Number: 2},
