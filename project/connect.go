@@ -44,7 +44,7 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 	if err = p.OpenWorkspace(ctx); err != nil {
 		return err
 	}
-	if p.base, err = p.work.Head(ctx); err != nil { // first: a watch needs it while it waits for OpenCode
+	if p.base, err = p.work().Head(ctx); err != nil { // first: a watch needs it while it waits for OpenCode
 		return err
 	}
 	if err = p.ConnectOpenCode(ctx); err != nil {
@@ -57,16 +57,19 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 }
 
 // OpenWorkspace opens the project's git repository and its slots.
-func (p *Project) OpenWorkspace(ctx context.Context) (err error) {
-	if p.work, err = workspace.Open(ctx, p.dir, p.blockersFile()); err == nil {
-		p.slots = p.work.Slots()
-		p.slots.SetUp = p.setUp()
-		p.slots.OnKept = func(dir string, files []string) {
-			p.warn("%s is kept, since git cannot store what is in it: %s; take what you need, then remove it",
-				dir, text.Short(strings.Join(files, "; "), 600))
-		}
+func (p *Project) OpenWorkspace(ctx context.Context) error {
+	work, err := workspace.Open(ctx, p.dir, p.blockersFile())
+	if err != nil {
+		return err
 	}
-	return err
+	slots := work.Slots()
+	slots.SetUp = p.setUp()
+	slots.OnKept = func(dir string, files []string) {
+		p.warn("%s is kept, since git cannot store what is in it: %s; take what you need, then remove it",
+			dir, text.Short(strings.Join(files, "; "), 600))
+	}
+	p.files.Store(&files{work, slots})
+	return nil
 }
 
 // lockFiles locks the user's files and reopens the workspace as it is now. Unless it fails, unlock p.filesMu.
@@ -151,7 +154,7 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 }
 
 // Slots returns the slots of isolated boulders. Call [Project.OpenWorkspace] or [Project.Connect] before.
-func (p *Project) Slots() Slots { return Slots{p.slots} }
+func (p *Project) Slots() Slots { return Slots{p.slots()} }
 
 // Parts returns the configuration to run the project's boulders with, without a store. Call [Project.Connect] before.
 func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error) {
@@ -161,7 +164,7 @@ func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error)
 	}
 	p.diverter = p.newDiverter()
 	p.runner, err = executor.New(executor.Config{
-		Host: p.host, Project: p.dir, Workspace: p.work, Slots: slots, BlockersFile: p.blockersFile(), Rules: &p.cfg.Rules,
+		Host: p.host, Project: p.dir, Workspace: p.work(), Slots: slots, BlockersFile: p.blockersFile(), Rules: &p.cfg.Rules,
 		GateTimeout: p.cfg.GateTimeout, Env: env, Asks: p.cfg.OnAsk, Price: p.price,
 		Attach: func(ctx context.Context, address string) (*opencode.Client, error) { return p.attach(ctx, address, 0) },
 		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,
@@ -200,7 +203,7 @@ func (p *Project) Ledger() string { return p.ledger }
 func (p *Project) LedgerIsDirect() bool { return p.direct }
 
 // NoDiffs says why the project has no diffs, or returns "" if it has.
-func (p *Project) NoDiffs() string { return p.work.Reason() }
+func (p *Project) NoDiffs() string { return p.work().Reason() }
 
 // Warm starts OpenCode in the background.
 func (p *Project) Warm() { p.host.Warm() }

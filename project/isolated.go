@@ -92,7 +92,7 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 			return usagef("sub-tasks of an isolated run cannot be called %q: give it another id in the plan, or run it with --in-place", s.ID)
 		}
 	}
-	req.InPlace, err = p.slots.Unsupported(ctx)
+	req.InPlace, err = p.slots().Unsupported(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -104,7 +104,7 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 	if req.InPlace != "" {
 		return nil
 	}
-	req.SlotBase, err = p.slots.Base(ctx, req.CleanBase, time.Now())
+	req.SlotBase, err = p.slots().Base(ctx, req.CleanBase, time.Now())
 	return err
 }
 
@@ -166,44 +166,44 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 		return l, usagef("its results have landed, or were dropped, already")
 	case line.Tip == line.Base && how.How != boulder.LandedDropped:
 		return l, usagef("it has no results")
-	case !p.slots.Has(ctx, line.Tip):
+	case !p.slots().Has(ctx, line.Tip):
 		return l, usagef("boulder %s cannot land here: its results are commit %s, which this project does not have; an export leaves"+
 			" commits out: land it where it ran", head.ID, Short(line.Tip))
 	}
 	tip := head.Line.Tip
 	if tip != head.Line.Base {
-		if err := p.slots.MoveTip(ctx, head.ID, head.Line.Before, tip); err != nil {
+		if err := p.slots().MoveTip(ctx, head.ID, head.Line.Before, tip); err != nil {
 			return l, err
 		}
 	}
 	if how.How != boulder.LandedFiles && !how.DryRun { // a landing in the files that was interrupted is not wanted any more
-		if err := p.slots.PutBack(ctx, head.Line.Base, tip); err != nil {
+		if err := p.slots().PutBack(ctx, head.Line.Base, tip); err != nil {
 			return l, err
 		}
 	}
 	l.How, l.Commit = how.How, tip
 	switch how.How {
 	case boulder.LandedFiles:
-		l.Files, err = p.slots.LandFiles(ctx, head.Line.Base, tip, how.DryRun)
+		l.Files, err = p.slots().LandFiles(ctx, head.Line.Base, tip, how.DryRun)
 	case boulder.LandedBranch, boulder.LandedPR:
 		how.Branch = cmp.Or(how.Branch, branchOf(head))
 		l.Branch = how.Branch
 		l.Commit, err = p.branchCommit(ctx, b, how)
 		if err == nil {
-			err = p.slots.Branch(ctx, how.Branch, l.Commit, true)
+			err = p.slots().Branch(ctx, how.Branch, l.Commit, true)
 		}
 		if err == nil && how.How == boulder.LandedPR {
 			l.Remote, err = p.push(ctx, l.Commit, how)
 		}
 		if err == nil && !how.DryRun {
-			err = p.slots.Branch(ctx, how.Branch, l.Commit, false)
+			err = p.slots().Branch(ctx, how.Branch, l.Commit, false)
 		}
 		if err == nil {
-			l.Unsigned, err = p.slots.WantsSigned(ctx)
+			l.Unsigned, err = p.slots().WantsSigned(ctx)
 		}
 	}
 	if err == nil {
-		l.Tree, err = p.slots.Tree(ctx, l.Commit)
+		l.Tree, err = p.slots().Tree(ctx, l.Commit)
 	}
 	l.Green = l.Commit != tip || b.Green() // branchCommit has tested any other commit
 	switch {
@@ -228,11 +228,11 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 func (p *Project) branchCommit(ctx context.Context, b *boulder.Snapshot, how Land) (commit string, err error) {
 	line := b.Boulder.Line
 	commit = line.Tip
-	if err := p.slots.CheckBranch(ctx, how.Branch); err != nil {
+	if err := p.slots().CheckBranch(ctx, how.Branch); err != nil {
 		return "", err
 	}
 	if line.Base != b.Boulder.Base && !how.WithUncommitted {
-		if commit, err = p.slots.Onto(ctx, line.Base, line.Tip, b.Boulder.Base); err == nil {
+		if commit, err = p.slots().Onto(ctx, line.Base, line.Tip, b.Boulder.Base); err == nil {
 			err = p.testCommit(ctx, b, commit)
 		}
 		if err != nil {
@@ -328,10 +328,10 @@ func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) err
 	if p.NoDiffs() != "" { // imported: slots and refs are elsewhere
 		return nil
 	}
-	if err := p.slots.EndLanding(b.Boulder.Line.Base, b.Boulder.Line.Tip); err != nil {
+	if err := p.slots().EndLanding(b.Boulder.Line.Base, b.Boulder.Line.Tip); err != nil {
 		return err
 	}
-	err := p.slots.Free(ctx, b.Boulder.ID, b.Boulder.Line.Base, how != boulder.LandedDropped, func(id string) bool {
+	err := p.slots().Free(ctx, b.Boulder.ID, b.Boulder.Line.Base, how != boulder.LandedDropped, func(id string) bool {
 		return how != boulder.LandedDropped && slices.ContainsFunc(b.SubTasks, func(t *boulder.SubTask) bool {
 			return t.ID == id && t.Integrated != ""
 		})
@@ -344,7 +344,7 @@ func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) err
 		return err
 	}
 	defer there.Close()
-	return p.slots.Forget(ctx, func(id string) bool {
+	return p.slots().Forget(ctx, func(id string) bool {
 		old, err := there.Get(ctx, id)
 		at := old.Boulder.Line.LandedAt
 		return err == nil && !at.IsZero() && time.Since(at) > keepDropped
@@ -400,5 +400,5 @@ func (p *Project) Patch(ctx context.Context, c Change, how string) (string, erro
 	if c.Files != nil && len(c.Files) == 0 {
 		return "", nil
 	}
-	return p.work.Patch(ctx, c.From, c.To, how, slices.Clone(c.Files))
+	return p.work().Patch(ctx, c.From, c.To, how, slices.Clone(c.Files))
 }

@@ -137,7 +137,7 @@ func (p *Project) CheckSeal(ctx context.Context, plan *boulder.Plan, allowStale 
 	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
 		Short(plan.Seal.Base), cmp.Or(Short(p.base), "no commit"))
 	if p.base != "" {
-		names, err := p.work.Patch(ctx, plan.Seal.Base, p.base, "--name-only", nil)
+		names, err := p.work().Patch(ctx, plan.Seal.Base, p.base, "--name-only", nil)
 		if err != nil {
 			p.log.Info("what differs from the plan's commit is not known", "error", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -70,7 +71,9 @@ type Redactor = secret.Redactor
 // each) whose names sound secret.
 func NewRedactor(environ []string) *Redactor { return secret.New(environ) }
 
-// Project is a directory in which manager works. Its methods may be called from any goroutine.
+// Project is a directory in which manager works. The methods that prepare it ([Project.Connect] and its parts,
+// [Project.KeepLedger], [Project.Hold], [Project.Watch]) are called on one goroutine; afterwards all others may be called
+// from any.
 type Project struct {
 	opts    Options
 	dir     string
@@ -85,8 +88,7 @@ type Project struct {
 	// Set by Connect.
 	host      *opencode.Host
 	attached  *opencode.Client // with Options.Attach
-	work      *workspace.Workspace
-	slots     *workspace.Slots
+	files     atomic.Pointer[files]
 	base      string // HEAD; empty outside git
 	completer providers.Completer
 	ledger    string // the ledger model; empty: OpenCode chooses it
@@ -96,6 +98,15 @@ type Project struct {
 
 	tryService bool // attach may fall back to the background service of OpenCode 2
 }
+
+// files is the user's git as it was when it was last opened: what git ignores, or how it works, may change.
+type files struct {
+	work  *workspace.Workspace
+	slots *workspace.Slots
+}
+
+func (p *Project) work() *workspace.Workspace { return p.files.Load().work }
+func (p *Project) slots() *workspace.Slots    { return p.files.Load().slots }
 
 // Open finds the project that dir belongs to and reads its configuration. It starts and writes nothing. The error is a
 // [*UsageError] or [*yamlfile.Error]; if only the configuration is bad, Open also returns a project with the defaults.

@@ -44,7 +44,7 @@ func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (m
 	if err != nil {
 		return nil, err
 	}
-	head, err := p.work.Head(ctx)
+	head, err := p.work().Head(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (p *Project) moved(ctx context.Context, s *boulder.State, t *boulder.SubTas
 		if tree == "" {
 			continue
 		}
-		out, err := p.work.Patch(ctx, tree, head, "--name-only", files)
+		out, err := p.work().Patch(ctx, tree, head, "--name-only", files)
 		if err != nil { // git has pruned the snapshot, or it is of another repository: unknown counts as not moved
 			return false, context.Cause(ctx)
 		}
@@ -136,7 +136,7 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 			return g, nil
 		}
 		if commit != "" && slotEnv == nil {
-			slot, err := p.slots.Prepare(ctx, boulder.SlotClaim{BoulderID: b.ID, Base: b.Line.Base, From: commit})
+			slot, err := p.slots().Prepare(ctx, boulder.SlotClaim{BoulderID: b.ID, Base: b.Line.Base, From: commit})
 			if err != nil {
 				return g, err
 			}
@@ -243,7 +243,7 @@ func (p *Project) editedPlan(b *boulder.Snapshot, redone *boulder.Redone) (*boul
 
 // takeBack returns the files that reverting the changes of sub-tasks would change, or why that is not possible.
 func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) (paths []string, why string, err error) {
-	if reason := p.work.Reason(); reason != "" {
+	if reason := p.work().Reason(); reason != "" {
 		return nil, reason, nil
 	}
 	for _, id := range ids {
@@ -254,7 +254,7 @@ func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) 
 		case t.Shared:
 			return nil, fmt.Sprintf("other sub-tasks were at work at the same time as %q, so what it changed is not known for sure", id), nil
 		default:
-			changes, err := p.slots.TakeBack(ctx, t.Snapshot, t.Tree, true)
+			changes, err := p.slots().TakeBack(ctx, t.Snapshot, t.Tree, true)
 			if err != nil {
 				if ctx.Err() != nil {
 					return nil, "", err
@@ -283,7 +283,7 @@ func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.
 			by = fmt.Sprintf("Process %d, which runs boulder %s, redoes it.", there.Holder.PID, b.Boulder.ID)
 		}
 		if l := b.Boulder.Line; l.Before != "" {
-			if err := p.slots.MoveTip(ctx, b.Boulder.ID, l.Before, l.Tip); err != nil {
+			if err := p.slots().MoveTip(ctx, b.Boulder.ID, l.Before, l.Tip); err != nil {
 				return err
 			}
 		}
@@ -306,6 +306,6 @@ func (p *Project) KeepOrder(ctx context.Context, b *boulder.Snapshot, id string)
 	if now != nil {
 		kept.Spec = boulder.SpecOf(now, id)
 	}
-	kept.Head, err = p.work.Head(ctx)
+	kept.Head, err = p.work().Head(ctx)
 	return boulder.Order{Do: boulder.OrderKeep, Kept: kept}, err
 }

@@ -187,12 +187,12 @@ func (p *Project) sessionJudge(ctx context.Context, address string) (
 		if err := j.Connect(ctx); err != nil {
 			return nil, err
 		}
-		now, err := j.work.Snapshot(ctx)
+		now, err := j.work().Snapshot(ctx)
 		if err != nil {
 			return nil, err
 		}
 		// Since the watch began, not since HEAD: the agent's commits are its work, too.
-		if e.Diff, err = j.work.Diff(ctx, first.base, now, func(string) bool { return true }); err != nil {
+		if e.Diff, err = j.work().Diff(ctx, first.base, now, func(string) bool { return true }); err != nil {
 			return nil, err
 		}
 		verdict, _, err := j.judge().Judge(ctx, judgeRequest(request, e))
