@@ -17,6 +17,9 @@ import (
 	"github.com/bouldermgr/manager/providers/openai"
 )
 
+// slowBoot is longer than OpenCode 2 takes for a directory on an idle machine.
+const slowBoot = 5 * time.Second
+
 // CheckModels refuses a plan with a model or agent that OpenCode does not have, before the run spends an hour. It
 // returns the model of sub-tasks that name none: from flags, configuration or OpenCode; empty lets OpenCode choose.
 func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, error) {
@@ -34,6 +37,8 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 		return "", err
 	}
 	dir := conn.Client.In(p.dir)
+	boots := time.AfterFunc(slowBoot, func() { p.note("Waiting for OpenCode to load the project's configuration and plugins …") })
+	defer boots.Stop()
 	catalogue, err := dir.Catalogue(ctx)
 	if err != nil {
 		return "", fmt.Errorf("ask OpenCode for its models: %w", err)

@@ -335,6 +335,9 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 	}
 	names, models := catalogue.Providers(), len(catalogue.Models)
 	detail = fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
+	if len(catalogue.Missing) > 0 {
+		detail += "; none of " + strings.Join(catalogue.Missing, ", ") + ", which the configuration defines"
+	}
 	// The model of sub-tasks that name none.
 	chosen, err := d.CheckModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
 	switch {
