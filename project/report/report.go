@@ -297,6 +297,31 @@ func (r *Report) Resumed() Step {
 	return step
 }
 
+// Spent reports whether a resume would stop again at once, because of what only larger budgets or more turns can continue:
+// then [Report.Resumed] names them.
+func (r *Report) Spent() bool {
+	spent := raise("", r.Budget, r.Usage, r.WorkedMS, 0) != ""
+	if r.Status.Terminal() || len(r.SubTasks) == 0 {
+		return spent && !r.Status.Terminal()
+	}
+	begins := r.Budget == nil || r.Budget.Attempts == 0 || r.Attempts < r.Budget.Attempts
+	open := map[string]bool{}
+	for _, s := range r.SubTasks {
+		open[s.ID] = !s.Status.Terminal()
+	}
+	continues := func(s SubTask) bool {
+		switch {
+		case s.task.Parked:
+			return !s.task.AtLimit && s.raise() == ""
+		case s.Status == boulder.SubTaskPending:
+			return begins && !slices.ContainsFunc(s.DependsOn, func(id string) bool { return open[id] })
+		}
+		return s.Status == boulder.SubTaskInProgress
+	}
+	unfinished := slices.ContainsFunc(r.SubTasks, func(s SubTask) bool { return open[s.ID] && s.Status != boulder.SubTaskBlocked })
+	return unfinished && (spent || !slices.ContainsFunc(r.SubTasks, continues))
+}
+
 // retried returns the retry commands for sub-tasks that failed or were cancelled, and for those parked because of what
 // no agent can mend, such as a missing program of a gate. Other steps cover answers, budgets and turns.
 func (r *Report) retried() []Step {

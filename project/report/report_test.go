@@ -165,3 +165,42 @@ func TestJSON(t *testing.T) {
 	}
 	golden.Compare(t, "report.json", string(object)+"\n")
 }
+
+// A resume stops at once if only a larger budget, or more turns, would continue what is left.
+func TestSpent(t *testing.T) {
+	t.Parallel()
+	limit := &boulder.Budget{Tokens: 100}
+	used := boulder.Usage{Input: 100}
+	parked := func(id string, b *boulder.Budget, atLimit bool) *boulder.SubTask {
+		return &boulder.SubTask{ID: id, Status: boulder.SubTaskInProgress, Parked: true, AtLimit: atLimit, Budget: b, Usage: used}
+	}
+	pending := func(on ...string) *boulder.SubTask {
+		return &boulder.SubTask{ID: "next", Status: boulder.SubTaskPending, DependsOn: on}
+	}
+	done := &boulder.SubTask{ID: "done", Status: boulder.SubTaskCompleted}
+	paused := boulder.Boulder{Status: boulder.Paused}
+	over, attempts, ended := paused, paused, boulder.Boulder{Status: boulder.Partial, Usage: used}
+	over.Budget, over.Usage, ended.Budget = limit, used, limit
+	attempts.Budget, attempts.Attempts = &boulder.Budget{Attempts: 2}, 2
+	for name, test := range map[string]struct {
+		b     boulder.Boulder
+		all   []*boulder.SubTask
+		spent bool
+	}{
+		"the run's":                        {over, []*boulder.SubTask{pending()}, true},
+		"the run's, before the plan":       {over, nil, true},
+		"the run's, and all is done":       {over, []*boulder.SubTask{done}, false},
+		"the run's, over":                  {ended, []*boulder.SubTask{pending()}, false},
+		"a sub-task's":                     {paused, []*boulder.SubTask{done, parked("a", limit, false), pending("a")}, true},
+		"a sub-task's, and another begins": {paused, []*boulder.SubTask{done, parked("a", limit, false), pending("done")}, false},
+		"a loop's turns":                   {paused, []*boulder.SubTask{parked("a", nil, true)}, true},
+		"a question":                       {paused, []*boulder.SubTask{parked("a", nil, false)}, false},
+		"attempts":                         {attempts, []*boulder.SubTask{done, pending("done")}, true},
+		"attempts, and one is at work":     {attempts, []*boulder.SubTask{{ID: "a", Status: boulder.SubTaskInProgress}, pending()}, false},
+		"nothing":                          {paused, []*boulder.SubTask{pending()}, false},
+	} {
+		if got := report.New(report.Input{Boulder: test.b, SubTasks: test.all, Now: sample.Began}).Spent(); got != test.spent {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

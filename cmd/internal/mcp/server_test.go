@@ -323,6 +323,50 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// What wait calls resumable, the tool resume continues; else it says what only the user can do.
+func TestResumableIsWhatResumeContinues(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	begin := func(id string, budget *boulder.Budget) (*sample.Boulder, boulder.AttemptRef) {
+		s, ref := &sample.Boulder{T: t, ID: id, State: boulder.NewState(), Now: sample.Began}, boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
+		s.Apply(boulder.Created{Boulder: boulder.Boulder{ID: id, Task: "Do it", Project: w.open().Dir()}})
+		s.Apply(boulder.UsageReport{Source: "plan", Usage: boulder.Usage{Input: 900, Output: 100, Calls: 1}})
+		if budget != nil {
+			s.Apply(boulder.BudgetSet{Budget: *budget})
+		}
+		s.Plan()
+		s.Start(ref)
+		return s, ref
+	}
+	replan, ref := begin("01replan", nil)
+	replan.Apply(boulder.ReplanStarted{AttemptRef: ref, Number: 1, Reason: "stuck", Replaces: replan.State.Remainder("theme")})
+	replan.Apply(boulder.ReplanProposed{AttemptRef: ref, Replacement: boulder.Replacement{SubTasks: []boulder.Spec{
+		{ID: "smaller", Subject: "Half", Description: "Half of it."},
+	}}})
+	replan.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "a new plan has to be approved"})
+	spent, _ := begin("01spent", &boulder.Budget{Tokens: 500})
+	spent.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "the run's budget is used up"})
+	free, _ := begin("01free", &boulder.Budget{Tokens: 5_000_000})
+	free.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "asked to pause"})
+	w.store(replan, spent, free)
+	for id, refused := range map[string]string{
+		"01replan": "the user has to agree to the new plan of boulder 01replan",
+		"01spent": "it would stop again at once (the run's budget is used up): ask the user to type, with limits that they think right, " +
+			"`manager resume 01spent --budget tokens=2000`",
+		"01free": "",
+	} {
+		waits := w.result("wait", "wait", args{"boulder": id})
+		if waits["resumable"] != (refused == "") {
+			t.Errorf("%s: %v", id, waits)
+		}
+		if refused != "" {
+			w.refuses("resume", args{"boulder": id}, refused)
+		} else {
+			w.result("detached", "resume", args{"boulder": id})
+		}
+	}
+}
+
 // An impossible request is refused with what to do instead, and starts nothing.
 func TestRefusals(t *testing.T) {
 	t.Parallel()

@@ -173,7 +173,13 @@ func (s *server) take(ctx context.Context, w *waited, there *project.Access, d b
 	w.BoulderID = d.Boulder.ID
 	w.Take(d, there.Holder)
 	w.stands = !w.Status.Terminal() && (w.Status == boulder.Paused || !there.Holder.Runs(d.Boulder))
-	w.Resumable = w.stands && !s.awaitsUser(d)
+	if w.stands {
+		why, err := s.inTheWay(ctx, there, d)
+		if err != nil {
+			return err
+		}
+		w.Resumable = why == nil
+	}
 	switch {
 	case !w.stands:
 	case awaitsApproval(d):
@@ -181,7 +187,7 @@ func (s *server) take(ctx context.Context, w *waited, there *project.Access, d b
 		if !s.awaitsUser(d) {
 			w.Reason = "the plan is made: the tool resume runs it"
 		}
-	case w.Status != boulder.Paused:
+	case w.Resumable && w.Status != boulder.Paused:
 		w.Reason = "no process runs it: the tool resume continues it"
 	}
 	events, err := there.Events(ctx, w.BoulderID, w.Cursor, 0)
@@ -203,6 +209,27 @@ func awaitsApproval(d boulder.Snapshot) bool { return d.Revision != nil && len(d
 // awaitsUser reports whether that approval must be the user's. Without AskPlan the user was asked.
 func (s *server) awaitsUser(d boulder.Snapshot) bool {
 	return awaitsApproval(d) && (!d.Boulder.AskPlan || s.needsUser(&d.Revision.Plan))
+}
+
+// inTheWay says why the tool resume would continue nothing, and what the user can do; nil: it would.
+func (s *server) inTheWay(ctx context.Context, there *project.Access, d boulder.Snapshot) (why, err error) {
+	switch replan := d.Boulder.Replan; {
+	case s.awaitsUser(d):
+		return fmt.Errorf("the user has to agree to the plan of boulder %s, since its gates are commands that run on this"+
+			" machine, or since it is theirs: ask them to type `manager resume %[1]s` in a terminal", d.Boulder.ID), nil
+	case replan != nil && replan.Proposed != nil:
+		return fmt.Errorf("the user has to agree to the new plan of boulder %s: ask them to type `manager resume %[1]s` in a"+
+			" terminal, or to open `manager ui`", d.Boulder.ID), nil
+	}
+	recent, err := s.Recent(ctx, there, d)
+	if err != nil {
+		return nil, err
+	}
+	if r := s.Report(recent); r.Spent() {
+		return fmt.Errorf("it would stop again at once (%s): ask the user to type, with limits that they think right, `%s`",
+			cmp.Or(d.Boulder.Reason, "a budget is used up"), r.Resumed().Command), nil
+	}
+	return nil, nil
 }
 
 // news reports whether an event ends a wait. All such events are public.
@@ -288,7 +315,16 @@ func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
 	if err := requireName(in.Boulder); err != nil {
 		return nil, err
 	}
-	r, err := project.Look(ctx, s.Project, in.Boulder, s.Recent)
+	var why error
+	r, err := project.Look(ctx, s.Project, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (*project.Reading, error) {
+		if !d.Boulder.Status.Terminal() {
+			var err error
+			if why, err = s.inTheWay(ctx, there, d); err != nil {
+				return nil, err
+			}
+		}
+		return s.Recent(ctx, there, d)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -296,9 +332,8 @@ func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
 	switch {
 	case d.Boulder.Status.Terminal(), r.Holder != nil && slices.Contains(r.Holder.Running, d.Boulder.ID):
 		return s.order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderResume})
-	case s.awaitsUser(d):
-		return nil, fmt.Errorf("the user has to agree to the plan of boulder %s, since its gates are commands that run on this"+
-			" machine, or since it is theirs: ask them to type `manager resume %[1]s` in a terminal", d.Boulder.ID)
+	case why != nil:
+		return nil, why
 	case awaitsApproval(d):
 		req.Plan, req.GatesApproved, req.Model = &d.Revision.Plan, s.Config().AllowModelGates, d.Boulder.Model
 	}
