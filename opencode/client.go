@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/text"
@@ -39,7 +40,9 @@ type AttachConfig struct {
 	BootTimeout time.Duration
 	// EventSilence is how long the event stream may bring nothing, not even a heartbeat. Defaults to 30 s.
 	EventSilence time.Duration
-	Logger       *slog.Logger // logs reconnects and undecodable events. Defaults to none.
+	// Slow, if set, is told in words, on another goroutine and until the client is closed, what holds the first turn up.
+	Slow   func(text string)
+	Logger *slog.Logger // logs reconnects and undecodable events. Defaults to none.
 }
 
 // Client is a connection to one OpenCode server. It is safe for concurrent use. Close it when done: a subscription
@@ -52,6 +55,7 @@ type Client struct {
 	events  *hub
 	version string
 	backend backend
+	watched sync.Once // what holds the first turn up
 
 	maxEvent int // bytes of one event as sent; a longer one ends the connection
 }

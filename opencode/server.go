@@ -50,7 +50,8 @@ type ServerConfig struct {
 	// OPENCODE_CONFIG_CONTENT in Env.
 	ConfigContent func(generation int) string
 	StartTimeout  time.Duration // of the server, and then of each directory in it. Defaults to 2 min.
-	CallTimeout   time.Duration // of its client, see [AttachConfig]
+	CallTimeout   time.Duration // of its client, as Slow, see [AttachConfig]
+	Slow          func(text string)
 	StopGrace     time.Duration // how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
 	Logger        *slog.Logger  // defaults to none
 }
@@ -179,6 +180,7 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 		case address := <-s.output.listening:
 			if s.client, err = newClient(address, AttachConfig{
 				Password: password, CallTimeout: s.cfg.CallTimeout, BootTimeout: s.cfg.StartTimeout, Logger: s.cfg.Logger,
+				Slow: s.cfg.Slow,
 			}); err != nil {
 				return err
 			}

@@ -130,6 +130,15 @@ func (h *hub) close() {
 	h.reader.Wait()
 }
 
+// inBackground does work that ends with ctx. Closing the client waits for it.
+func (h *hub) inBackground(work func(ctx context.Context)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx.Err() == nil {
+		h.reader.Go(func() { work(h.ctx) })
+	}
+}
+
 // Filter selects the events of a [Subscription]. The zero value selects all.
 type Filter struct {
 	Directory string // only events of this directory, and those of no directory

@@ -102,6 +102,9 @@ func (v v1) Todos(ctx context.Context, sessionID string) ([]Todo, error) {
 }
 
 func (v v1) Prompt(ctx context.Context, sessionID string, p Prompt) error {
+	if v.cfg.Slow != nil {
+		v.watched.Do(func() { v.Client.events.inBackground(v.tellSlowServers) })
+	}
 	return post(ctx, v, "send prompt", sessionPath(sessionID, "prompt_async"), p.wire())
 }
 

@@ -239,7 +239,7 @@ const DefaultServer = "http://127.0.0.1:4096"
 // attach connects to a running OpenCode server. timeout bounds each call; 0 is the client's default.
 func (p *Project) attach(ctx context.Context, address string, timeout time.Duration) (*opencode.Client, error) {
 	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{
-		Username: p.getenv("OPENCODE_SERVER_USERNAME"), Logger: p.log, CallTimeout: timeout,
+		Username: p.getenv("OPENCODE_SERVER_USERNAME"), Logger: p.log, CallTimeout: timeout, Slow: p.slow,
 		Password: cmp.Or(p.getenv("OPENCODE_SERVER_PASSWORD"), p.getenv("OPENCODE_PASSWORD")), // OpenCode 2 has both
 	})
 	if p.tryService && (errors.Is(err, opencode.ErrUnavailable) || errors.Is(err, opencode.ErrUnauthorized)) {
@@ -278,7 +278,7 @@ func (p *Project) service(ctx context.Context, timeout time.Duration) (*opencode
 		return nil, nil //nolint:nilerr // there is none, or it cannot be found
 	}
 	client, err := opencode.Attach(ctx, registered.URL, opencode.AttachConfig{
-		Password: registered.Password, Logger: p.log, CallTimeout: timeout,
+		Password: registered.Password, Logger: p.log, CallTimeout: timeout, Slow: p.slow,
 	})
 	if errors.Is(err, opencode.ErrUnavailable) || errors.Is(err, opencode.ErrBadAddress) {
 		return nil, nil // the registration of a service that has ended
@@ -297,12 +297,14 @@ func (p *Project) startServer(ctx context.Context) (*opencode.Server, error) {
 		return nil, err
 	}
 	return opencode.Start(ctx, opencode.ServerConfig{
-		Binary: p.Binary(), Dir: p.dir, Env: env, Logger: p.log,
+		Binary: p.Binary(), Dir: p.dir, Env: env, Logger: p.log, Slow: p.slow,
 		ConfigContent: func(generation int) string {
 			return withOwnConfig(generation, Getenv(env, "OPENCODE_CONFIG_CONTENT"))
 		},
 	})
 }
+
+func (p *Project) slow(text string) { p.warn("%s", p.secrets.Text(text)) }
 
 // withOwnConfig adds the ledgers' agent to the configuration from the user's environment, and keeps a refused
 // permission from ending a turn. An unreadable configuration stays as it is, for OpenCode to report. OpenCode 2 ignores
