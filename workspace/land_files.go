@@ -234,6 +234,7 @@ func (s *Slots) complete(ctx context.Context, root *os.Root, from, to string) er
 	}
 	defer p.discard()
 	p.clean()
+	before.clean()
 	p.changes = nil
 	for _, c := range changes {
 		p.found[c.Path] = look(root, c.Path)

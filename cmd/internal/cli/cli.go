@@ -228,7 +228,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 func (a *app) sweep() {
 	swept, err := orphan.Sweep(filepath.Join(a.Dir(), store.DirName))
 	if err != nil {
-		fmt.Fprintf(a.Stderr, "manager: %v\n", err)
+		fmt.Fprintf(a.Stderr, "manager: %s\n", text.Safe(text.Error(err)))
 	}
 	if swept.Managers == 0 {
 		return

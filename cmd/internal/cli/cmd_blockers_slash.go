@@ -257,7 +257,7 @@ func (a *app) doTyped(ctx context.Context, session, word string, begunWith bool)
 		report, _, _, err = a.readBlockers(ctx, session)
 	}
 	if err != nil {
-		return "It failed: " + err.Error()
+		return "It failed: " + text.Safe(project.Message(err))
 	}
 	report.Watched = begunWith
 	var s strings.Builder

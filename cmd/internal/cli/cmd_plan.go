@@ -308,7 +308,7 @@ func (p *approver) approve(
 		}
 		switch _, bad := errors.AsType[*taskledger.FileError](err); {
 		case bad && p.interactive():
-			fmt.Fprintf(p.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
+			fmt.Fprintf(p.Stderr, "%s\nThe plan was not taken over; edit it again.\n", text.Safe(project.Message(err)))
 		case err != nil:
 			return a, err
 		default:

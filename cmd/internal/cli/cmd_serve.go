@@ -125,7 +125,7 @@ func (a *app) runServe(ctx context.Context, untilIdle time.Duration) error {
 func (e *ending) followServed(ctx context.Context, events iter.Seq2[boulder.Event, error], p *view.Progress) {
 	err := e.follow(ctx, events, view.NewServeRun(e.console(), p))
 	if err != nil && !errors.Is(err, orchestrator.ErrCancelled) && exitCode(err) != exitPartial { // those were shown
-		fmt.Fprintf(e.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), e.id, project.Message(err))
+		fmt.Fprintf(e.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), e.id, text.Safe(project.Message(err)))
 	}
 	if path := e.conclude(ctx, err); path != "" {
 		fmt.Fprintf(e.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), e.id, path)
