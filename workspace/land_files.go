@@ -197,10 +197,10 @@ func (s *Slots) settle(ctx context.Context, l *landing, base, tip string, wanted
 	defer root.Close()
 	if own && wanted {
 		err = s.complete(ctx, root, l.From, l.To)
-	}
-	for err == nil && l != nil && !(own && wanted) {
-		err = s.putBack(ctx, root, l)
-		l = l.Before
+	} else {
+		for ; err == nil && l != nil; l = l.Before {
+			err = s.putBack(ctx, root, l)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("a landing was interrupted, and completing it fails: %w; look at your files with git, and land again, or remove %s",
