@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -102,6 +103,8 @@ func (p *Project) Dial(ctx context.Context) (*Access, error) {
 		return &Access{Reader: client, Orders: client, client: client, Holder: &holder, Close: func() {}}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w: the state in %s belongs to another user", err, p.stateDir())
 	case !errors.Is(err, control.ErrNotServed): // the holder hangs, was stopped, or has another version
 		err = fmt.Errorf("%w%s: %w", store.ErrHeld, LockOwner(p.database()), err)
 	}

@@ -120,8 +120,8 @@ func offered(c opencode.Catalogue, provider string) string {
 	case len(connected) == 0:
 		return "no provider is connected: log in with `opencode auth login`"
 	}
-	return fmt.Sprintf("provider %s is not connected (connected: %v): log in with `opencode auth login`",
-		provider, connected)
+	return fmt.Sprintf("provider %s is not connected (connected: %s): log in with `opencode auth login`",
+		provider, strings.Join(connected, ", "))
 }
 
 // Model returns the model that flags or configuration set for sub-tasks that name none, or "".

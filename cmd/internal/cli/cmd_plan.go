@@ -230,6 +230,9 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 		plan, err = taskledger.FromList(req, time.Now())
 	case f.mode == boulder.PlanNever:
 		plan, _, err = a.Plan(ctx, req, nil) // without a model, so that it never waits
+	case f.mode == boulder.PlanAuto && taskledger.IsSimple(req.Task):
+		a.note("A short task of one step: no model was asked to split it; --plan asks one.")
+		plan, _, err = a.Plan(ctx, req, nil)
 	default:
 		told, planned := a.planning(a.Ledger())
 		plan, usage, err = a.Plan(ctx, req, told)

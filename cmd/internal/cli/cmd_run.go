@@ -408,6 +408,9 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
+		if detail.Boulder.Status == boulder.Running {
+			a.note("Boulder %s was cut off at work: what was under way continues in its sessions.", detail.Boulder.ID)
+		}
 		req, err = a.resumed(detail)
 		a.approverOf(detail, req).setApproval(&req, a.approveReplans || detail.Boulder.AskReplans)
 		return err
