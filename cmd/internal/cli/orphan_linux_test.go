@@ -83,6 +83,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	m.signal(syscall.SIGTERM, syscall.SIGINT)
 	m.end(exitInterrupted)
+	if !strings.Contains(m.terminal.text(), "was cut off at work") {
+		t.Errorf("the resume after the crash does not say what it does:\n%q", m.terminal.text())
+	}
 	m.nothingLeft("after two signals and with a server that hangs")
 	if !m.terminal.cursor() || !m.terminal.sane() {
 		t.Errorf("the terminal was left without a cursor, or in another mode:\n%q", m.terminal.text())
