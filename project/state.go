@@ -245,7 +245,8 @@ var (
 	// ErrNothing is returned for any boulder in a project without runs.
 	ErrNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
 	// ErrAllOver is returned by [Access.Find] without a ref if all boulders are over.
-	ErrAllOver = errors.New("nothing to resume or to steer: every boulder here is over; see `manager list`")
+	ErrAllOver = errors.New("nothing to resume or to steer: every boulder here is over; `manager report` says what can be " +
+		"done next, `manager list` which there are")
 	// ErrAllArchived is returned by [Resolve] without a ref if all boulders are archived.
 	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",
 		boulder.ErrNotFound)

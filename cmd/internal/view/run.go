@@ -351,6 +351,6 @@ func printSummary(o page.Out, id string, end boulder.TaskComplete, s *boulder.St
 	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), text.JoinedBy(" · ", o.Bold(id),
 		o.As(statusSign(end.Status), string(end.Status)), Usage(end.Usage), worked))
 	if !end.AllCompleted {
-		fmt.Fprintf(o, "To see why: manager show %s\n", id)
+		fmt.Fprintf(o, "To see why, and what can be done next: manager report %s\n", id)
 	}
 }
