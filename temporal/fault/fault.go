@@ -35,7 +35,7 @@ var sentinels = []struct {
 	{"slots", boulder.ErrSlots}, {"fatal", boulder.ErrFatal}, {"no_new_plan", boulder.ErrNoNewPlan},
 	{"refused", boulder.ErrRefused}, {"finished", boulder.ErrFinished}, {"running", boulder.ErrRunning},
 	{"not_found", boulder.ErrNotFound}, {"unstartable", orchestrator.ErrUnstartable}, {"loop_limit", orchestrator.ErrLoopLimit},
-	{"waiting", orchestrator.ErrWaiting}, {"declined", orchestrator.ErrDeclined},
+	{"waiting", orchestrator.ErrWaiting}, {"declined", orchestrator.ErrDeclined}, {"unplanned", orchestrator.ErrUnplanned},
 	{"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled}, {"no_fork", orchestrator.ErrNoFork},
 }
 
