@@ -146,15 +146,7 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 		},
 	}
 	cmd.Flags().BoolVar(&version, "version", false, "show the version")
-	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		if args := c.Flags().Args(); len(args) > 0 && c.HasSubCommands() { // the flag may belong to a misspelt command
-			return noSuchCommand(c, args)
-		}
-		if instead := gone[c.Name()+" "+strings.TrimPrefix(err.Error(), "unknown flag: ")]; instead != "" {
-			return usagef("%v: it is gone, %s", err, instead)
-		}
-		return usagef("%v: see `%s --help`", err, c.CommandPath())
-	})
+	cmd.SetFlagErrorFunc(badFlag)
 	f := cmd.PersistentFlags()
 	f.StringVarP(&a.dir, "directory", "C", "", "work in `DIR`; file arguments are relative to it")
 	f.BoolVar(&a.json, "json", false, "print one JSON object per line on stdout")

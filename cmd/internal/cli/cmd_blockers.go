@@ -123,6 +123,16 @@ var gone = map[string]string{
 	"replay --rejudge": "`manager export` has the evidence of each turn, for a judge of your own",
 }
 
+func badFlag(c *cobra.Command, err error) error {
+	if args := c.Flags().Args(); len(args) > 0 && c.HasSubCommands() { // the flag may belong to a misspelt command
+		return noSuchCommand(c, args)
+	}
+	if instead := gone[c.Name()+" "+strings.TrimPrefix(err.Error(), "unknown flag: ")]; instead != "" {
+		return usagef("%v: it is gone, %s", err, instead)
+	}
+	return usagef("%v: see `%s --help`", err, c.CommandPath())
+}
+
 // noSuchCommand refuses an unknown command, and suggests similar ones.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
