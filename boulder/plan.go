@@ -17,14 +17,17 @@ const PlanVersion = 1
 
 // Plan is the content of a plan file. Package taskledger reads, validates and writes it.
 type Plan struct {
-	Version     int       `json:"version"`
-	Task        string    `json:"task"`                  // the request, verbatim
-	Goal        string    `json:"goal,omitempty"`        // one line
-	Constraints []string  `json:"constraints,omitempty"` // verbatim into every brief
-	Facts       Facts     `json:"facts,omitzero"`
-	Model       string    `json:"model,omitempty"`                      // default for sub-tasks
-	DoneWhen    DoneWhen  `json:"done_when,omitempty" yaml:"done_when"` // of sub-tasks that name none
-	Isolation   Isolation `json:"isolation,omitempty"`
+	Version     int      `json:"version"`
+	Task        string   `json:"task"`                  // the request, verbatim
+	Goal        string   `json:"goal,omitempty"`        // one line
+	Constraints []string `json:"constraints,omitempty"` // verbatim into every brief
+	Reason      string   `json:"reason,omitempty"`      // why the task is split like this, or not at all
+	Facts       Facts    `json:"facts,omitzero"`
+	// Request is what the task asks for and forbids, listed before it was split.
+	Request   []Obligation `json:"request,omitempty"`
+	Model     string       `json:"model,omitempty"`                      // default for sub-tasks
+	DoneWhen  DoneWhen     `json:"done_when,omitempty" yaml:"done_when"` // of sub-tasks that name none
+	Isolation Isolation    `json:"isolation,omitempty"`
 	// IntegrationGates must exit 0 on every combined tree of an isolated run.
 	IntegrationGates []string          `json:"integration_gates,omitempty"`
 	Scope            Scope             `json:"scope,omitempty"`
@@ -44,11 +47,47 @@ const (
 // Words returns all values.
 func (Scope) Words() []string { return []string{string(ScopeWarn), string(ScopeVeto)} }
 
-// Facts are what the Task Ledger knew, wanted to know and guessed when planning.
+// Facts are what the Task Ledger knew, wanted to look up or to work out, and guessed when planning.
 type Facts struct {
-	Given   []string `json:"given,omitempty"`
-	ToFind  []string `json:"to_find,omitempty"`
-	Guesses []string `json:"guesses,omitempty"`
+	Given    []string `json:"given,omitempty"`
+	ToFind   []string `json:"to_find,omitempty"`
+	ToDerive []string `json:"to_derive,omitempty"`
+	Guesses  []string `json:"guesses,omitempty"`
+}
+
+// Obligation is one thing that a task asks for or forbids: a row of [Plan.Request]. A sub-task owns it; with neither Owner
+// nor Deferred, nobody does what it asks for.
+type Obligation struct {
+	ID   string         `json:"id"`             // letters, digits, - and _; "r1"
+	Text string         `json:"text"`           // what is asked for or forbidden, in the task's words
+	From string         `json:"from,omitempty"` // the words of the task that Text is taken from
+	Kind ObligationKind `json:"kind,omitempty"`
+	// Owner is the sub-task that does it, and ShownBy is the success criterion or gate of that sub-task that shows it.
+	Owner    string `json:"owner,omitempty"`
+	ShownBy  string `json:"shown_by,omitempty"`
+	Deferred string `json:"deferred,omitempty"` // the words of the task that put it off: "later, not now"
+}
+
+// ObligationKind says what an [Obligation] demands.
+type ObligationKind string
+
+const (
+	Asks    ObligationKind = ""        // something has to be done
+	Forbids ObligationKind = "forbids" // something must not be done; it holds for all sub-tasks, and needs no owner
+	Wish    ObligationKind = "wish"    // nothing in it can be checked ("clean code"), so it needs no owner
+)
+
+// Words returns all values.
+func (ObligationKind) Words() []string { return []string{string(Forbids), string(Wish)} }
+
+// Unowned returns what the task asks for and no sub-task does.
+func (p Plan) Unowned() (rows []Obligation) {
+	for _, o := range p.Request {
+		if o.Kind == Asks && o.Owner == "" && o.Deferred == "" {
+			rows = append(rows, o)
+		}
+	}
+	return rows
 }
 
 // Spec is one sub-task as a plan describes it.
@@ -162,7 +201,8 @@ func SpecsHash(specs []Spec) string {
 func (p Plan) Clone() Plan {
 	p.Constraints = slices.Clone(p.Constraints)
 	p.Facts.Given, p.Facts.ToFind = slices.Clone(p.Facts.Given), slices.Clone(p.Facts.ToFind)
-	p.Facts.Guesses = slices.Clone(p.Facts.Guesses)
+	p.Facts.ToDerive = slices.Clone(p.Facts.ToDerive)
+	p.Facts.Guesses, p.Request = slices.Clone(p.Facts.Guesses), slices.Clone(p.Request)
 	p.DoneWhen, p.IntegrationGates = slices.Clone(p.DoneWhen), slices.Clone(p.IntegrationGates)
 	p.Generated, p.SubTasks = maps.Clone(p.Generated), slices.Clone(p.SubTasks)
 	for i := range p.SubTasks {

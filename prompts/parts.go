@@ -120,8 +120,8 @@ func finished(others []*boulder.SubTask) string {
 
 func facts(f boulder.Facts) string {
 	p := prompt{}
-	for i, group := range [][]string{f.Given, f.ToFind, f.Guesses} {
-		p.add(text.Prefixed([]string{"Given", "To be found out", "Guesses, to be checked"}[i]+":\n", bullets(group)))
+	for i, group := range [][]string{f.Given, f.ToFind, f.ToDerive, f.Guesses} {
+		p.add(text.Prefixed([]string{"Given", "To be found out", "To be worked out", "Guesses, to be checked"}[i]+":\n", bullets(group)))
 	}
 	return strings.Join(p.paragraphs, separator)
 }

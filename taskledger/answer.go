@@ -118,7 +118,7 @@ func addTo[T comparable](list *[]T, items ...T) {
 func (a *answer) frame(req boulder.PlanRequest) *boulder.Plan {
 	p := request(req)
 	p.Goal = oneLine(a.Goal)
-	p.Facts = boulder.Facts{Given: nonEmpty(a.Facts.Given), ToFind: nonEmpty(a.Facts.ToFind), Guesses: nonEmpty(a.Facts.Guesses)}
+	p.Facts = cleanFacts(a.Facts)
 	for _, c := range nonEmpty(a.Constraints) {
 		known := func(other string) bool { return strings.EqualFold(oneLine(other), oneLine(c)) }
 		if !slices.ContainsFunc(p.Constraints, known) {
@@ -126,6 +126,12 @@ func (a *answer) frame(req boulder.PlanRequest) *boulder.Plan {
 		}
 	}
 	return p
+}
+
+func cleanFacts(f boulder.Facts) boulder.Facts {
+	return boulder.Facts{
+		Given: nonEmpty(f.Given), ToFind: nonEmpty(f.ToFind), ToDerive: nonEmpty(f.ToDerive), Guesses: nonEmpty(f.Guesses),
+	}
 }
 
 func request(req boulder.PlanRequest) *boulder.Plan {

@@ -35,7 +35,9 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c.notBlank("", "constraints", p.Constraints)
 	c.notBlank("facts.", "given", p.Facts.Given)
 	c.notBlank("facts.", "to_find", p.Facts.ToFind)
+	c.notBlank("facts.", "to_derive", p.Facts.ToDerive)
 	c.notBlank("facts.", "guesses", p.Facts.Guesses)
+	c.obligations()
 	c.model("model", p.Model)
 	c.notBlank("", "integration_gates", p.IntegrationGates)
 	c.commands("integration_gates", p.IntegrationGates)
@@ -59,6 +61,27 @@ func (c *checker) called(i int) string {
 		return fmt.Sprintf("sub-task %q", text.Cut(id, maxID))
 	}
 	return fmt.Sprintf("sub-task %d", i+1)
+}
+
+func (c *checker) obligations() {
+	taken := map[string]bool{}
+	for i, o := range c.Request {
+		in := fmt.Sprintf("request[%d].", i)
+		switch {
+		case !validID().MatchString(o.ID) || len(o.ID) > maxID:
+			c.report(in+"id", "use letters (a-z, A-Z), digits, - and _", "%q cannot be an id", text.Cut(o.ID, maxID))
+		case taken[o.ID]:
+			c.report(in+"id", "give each its own", "the id %q is taken by an earlier row", o.ID)
+		}
+		taken[o.ID] = true
+		if blank(o.Text) {
+			c.report(in+"text", "say what is asked for or forbidden, or remove the row", "row %q of the request has no text", o.ID)
+		}
+		if o.Owner != "" && !slices.ContainsFunc(c.SubTasks, func(s boulder.Spec) bool { return s.ID == o.Owner }) {
+			c.report(in+"owner", "name the sub-task that does it, or leave owner out: nobody does it then"+didYouMean(o.Owner, c.Plan),
+				"row %q of the request is owned by %q, which is not in the plan", o.ID, text.Cut(o.Owner, maxID))
+		}
+	}
 }
 
 // subTask checks one sub-task by itself; in is the prefix of its fields' paths.

@@ -83,6 +83,10 @@ func randomPlan(t *rapid.T) *boulder.Plan {
 		mayPass := func(gate string) bool { return slices.Contains(s.Gates, gate) }
 		s.NoWorse = slices.DeleteFunc(nastyCommands(t, "no worse"), mayPass)
 		p.SubTasks = append(p.SubTasks, s)
+		p.Request = append(p.Request, boulder.Obligation{
+			ID: fmt.Sprint("r", i), Text: nasty(t, "row"), From: nasty(t, "from"), Owner: rapid.SampledFrom([]string{"", s.ID}).Draw(t, "owner"),
+			Kind: rapid.SampledFrom([]boulder.ObligationKind{boulder.Asks, boulder.Forbids, boulder.Wish}).Draw(t, "kind"),
+		})
 	}
 	return p
 }

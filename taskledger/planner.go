@@ -147,10 +147,11 @@ func fill(p *boulder.Plan) {
 	if p.Version == 0 {
 		p.Version = boulder.PlanVersion
 	}
-	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.Guesses) == 0 {
+	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.ToDerive)+len(f.Guesses) == 0 {
 		p.Facts = boulder.Facts{}
 	}
 	number(p.SubTasks)
+	numberRows(p.Request)
 	for i := range p.SubTasks {
 		fillSubTask(&p.SubTasks[i])
 	}
@@ -187,6 +188,21 @@ func number(specs []boulder.Spec) {
 		for n := i + 1; specs[i].ID == ""; n = max(n, len(specs)) + 1 {
 			if id := strconv.Itoa(n); !taken[id] {
 				specs[i].ID, taken[id] = id, true
+			}
+		}
+	}
+}
+
+// numberRows gives the rows of a request without an id r and their number, or the next free one.
+func numberRows(rows []boulder.Obligation) {
+	taken := make(map[string]bool, len(rows))
+	for _, o := range rows {
+		taken[o.ID] = true
+	}
+	for i := range rows {
+		for n := i + 1; rows[i].ID == ""; n = max(n, len(rows)) + 1 {
+			if id := fmt.Sprintf("r%d", n); !taken[id] {
+				rows[i].ID, taken[id] = id, true
 			}
 		}
 	}
