@@ -1,6 +1,7 @@
 package boulder
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -8,12 +9,15 @@ import (
 
 // Evidence is what the manager itself observed of one turn. Texts are cut, visibly, to the given sizes.
 type Evidence struct {
-	Ended        Ended      `json:"ended"`
-	FinalMessage string     `json:"final_message"`        // the agent's own last text, at most 8,000 characters
-	ToolCalls    []ToolCall `json:"tool_calls,omitempty"` // the turn's last 30, oldest first
-	ToolCount    int        `json:"tool_count"`           // all of the turn
-	Diff         Diff       `json:"diff"`
-	Outside      []string   `json:"outside,omitempty"` // own files of Diff that are not in [SubTask.Writes]
+	Ended        Ended  `json:"ended"`
+	FinalMessage string `json:"final_message"` // the agent's own last text, at most 8,000 characters
+	// Said is all that the agent said since the prompt, if more than FinalMessage: the answer to the user may stand beside a
+	// tool call. The calls between two texts are one line. At most 8,000 characters; the middle is cut.
+	Said      string     `json:"said,omitempty"`
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"` // the turn's last 30, oldest first
+	ToolCount int        `json:"tool_count"`           // all of the turn
+	Diff      Diff       `json:"diff"`
+	Outside   []string   `json:"outside,omitempty"` // own files of Diff that are not in [SubTask.Writes]
 	// Escaped are project files that a turn in a slot edited. Strayed changed meanwhile, perhaps by one of its commands,
 	// and belong to what the sub-task changed or may write.
 	Escaped []string `json:"escaped,omitempty"`
@@ -36,6 +40,9 @@ type Evidence struct {
 	Duration    time.Duration `json:"duration,omitempty"`   // working time of the turn, nanoseconds; without gates
 	Transcript  string        `json:"transcript,omitempty"` // path of the transcript file, relative to the project
 }
+
+// Words returns all that the agent said to the user.
+func (e *Evidence) Words() string { return cmp.Or(e.Said, e.FinalMessage) }
 
 // Ended says how a turn ended. None of its fields means success.
 type Ended struct {

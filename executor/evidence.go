@@ -23,7 +23,6 @@ import (
 )
 
 const (
-	finalMessageKept = 8000 // characters of it in the evidence
 	// completionTime bounds the wait for the last message of an ended turn. After a failure or an abort it completes
 	// shortly after the idle event (observed: 30 ms).
 	completionTime = 2 * time.Second
@@ -77,6 +76,7 @@ type reading struct {
 	newest   opencode.MessageInfo // the newest answer
 	model    opencode.ModelRef    // of the first answer
 	output   int64                // tokens, without compaction summaries
+	said     session.Words
 	// Of the whole session:
 
 	marker   string // counts like [boulder.Promise]; empty: not diverted
@@ -117,6 +117,7 @@ func (t *turn) read(ctx context.Context) (*reading, error) {
 		}
 	}
 	e := &r.evidence
+	e.Said = r.said.Text()
 	e.Diagnostics = r.findings.Errors
 	for i := range e.Diagnostics {
 		e.Diagnostics[i].File = t.relative(e.Diagnostics[i].File)
@@ -149,8 +150,9 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 		r.output += cmp.Or(m.Info.Tokens.Output, int64(utf8.RuneCountInString(said)/4))
 	}
 	if said != "" {
-		e.FinalMessage = text.Excerpt(said, finalMessageKept, text.Start)
+		e.FinalMessage = text.Excerpt(said, session.MaxWords, text.Start)
 	}
+	r.said.Add(m)
 	r.model, r.newest = cmp.Or(r.model, m.Info.Model), m.Info
 	r.newest.Error = session.Failure(m)
 	e.Usage = e.Usage.Add(t.usageOf(m.Info))

@@ -10,6 +10,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // Neither transcripts nor brief files are written through a .manager that links out of the project.
@@ -76,7 +77,7 @@ func TestMessagesAreCleanBeforeTheyAreCut(t *testing.T) {
 	m := redacted(tu.Executor, opencode.Message{
 		Info: opencode.MessageInfo{Role: opencode.RoleAssistant, Error: &opencode.TurnError{Message: key, Body: key}},
 		Parts: []opencode.Part{
-			{Type: opencode.PartText, Text: long(finalMessageKept-20) + key},
+			{Type: opencode.PartText, Text: long(session.MaxWords-20) + key},
 			{Type: opencode.PartTool, Tool: &opencode.ToolCall{
 				Title: long(180) + key, Input: []byte(`{"command":"` + long(480) + key + `"}`), Error: key,
 				Output: key + long(480), Metadata: []byte(`{"diff":"` + key + `"}`), State: opencode.ToolCompleted,

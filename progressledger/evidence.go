@@ -57,7 +57,7 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		{"Patch", text.Quote(e.Diff.Patch), text.Start},
 		{fmt.Sprintf("Tool calls: the last %d of %d, oldest first", len(e.ToolCalls), max(e.ToolCount, len(e.ToolCalls))),
 			toolCalls(e.ToolCalls), text.End},
-		{"Last message of the agent: claims, not evidence", cmp.Or(text.Quote(e.FinalMessage), "none"), text.Ends},
+		{"What the agent said, oldest first: claims, not evidence", cmp.Or(text.Quote(e.Words()), "none"), text.Ends},
 	}
 	var lengths []int
 	for i := range parts {

@@ -346,6 +346,9 @@ func TestWithoutJudge(t *testing.T) {
 		"a promise, and nothing else asked for": {want: true, change: func(s *boulder.SubTask, e *boulder.Evidence) {
 			s.DoneWhen, e.Promised = []string{boulder.DonePromise}, true
 		}},
+		"the answer before a last word": {gates: true, want: true, change: func(_ *boulder.SubTask, e *boulder.Evidence) {
+			e.Said, e.FinalMessage = "The class is `dark`.\n\nDone, see above.", "Done, see above."
+		}},
 		"nothing said": {change: func(_ *boulder.SubTask, e *boulder.Evidence) { e.FinalMessage = " \n" }},
 	} {
 		req := request()
@@ -365,7 +368,7 @@ func TestWithoutJudge(t *testing.T) {
 			!strings.HasPrefix(v.Summary, tc.says) {
 			t.Errorf("%s: verdict %+v, usage %+v, error %v", name, v, usage, err)
 		}
-		if v.Completed && v.OutputData != "All done. The class is `dark`." {
+		if v.Completed && v.OutputData != e.Words() {
 			t.Errorf("%s: output %q", name, v.OutputData)
 		}
 		if v.Completed == (v.ContinuationPrompt != "") {

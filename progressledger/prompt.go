@@ -17,8 +17,8 @@ How to judge
 - Judge the state at the end, not the way there. Failed tries, detours and effort count neither against nor for it.
 - Go through the criteria one by one. Look for evidence first, then decide. A criterion is met only if a gate, a
   tool result, the patch or a changed file shows it; name what shows it. A claim without evidence is unmet. Only
-  where the criterion asks for nothing but words (an answer, a report, a decision) is the agent's last message
-  itself the evidence.
+  where the criterion asks for nothing but words (an answer, a report, a decision) is what the agent said itself the
+  evidence, in whichever of its messages it stands.
 - A gate that failed means not completed. Gates that passed do not make a criterion met that they do not test. One
   that was red before too, and is no worse now, counts neither against nor for it.
 - A turn that was stopped is complete all the same if the evidence shows all of it. The agent of a turn that was cut

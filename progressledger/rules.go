@@ -75,7 +75,7 @@ func (r ruling) continuationPrompt(prompt string) string {
 	return text.Excerpt(prompt, maxPrompt, text.Start)
 }
 
-// verdict returns that of the rules alone. They cannot tell outputs apart, so the whole last message is the output.
+// verdict returns that of the rules alone. They cannot tell outputs apart, so all that was said is the output.
 func (r ruling) verdict(e *boulder.Evidence) boulder.Verdict {
 	v := boulder.Verdict{BlockedBy: "none", IsProgress: !e.Diff.Empty()}
 	if all := slices.Concat(r.undone, r.noPromise, r.cutOffNote()); len(all) > 0 {
@@ -88,9 +88,9 @@ func (r ruling) verdict(e *boulder.Evidence) boulder.Verdict {
 		v.ContinuationPrompt = r.continuationPrompt(prompt)
 		return v
 	}
-	message := strings.TrimSpace(e.FinalMessage)
-	v.Completed, v.IsProgress, v.OutputData = true, true, text.Excerpt(message, MaxOutput, text.Start)
-	v.Summary = strings.TrimSpace(passed(e.Gates) + " " + text.Excerpt(message, maxQuote, text.Start))
+	said := text.Excerpt(strings.TrimSpace(e.FinalMessage), maxQuote, text.Start)
+	v.Completed, v.IsProgress, v.OutputData = true, true, text.Excerpt(strings.TrimSpace(e.Words()), MaxOutput, text.Start)
+	v.Summary = strings.TrimSpace(passed(e.Gates) + " " + said)
 	if v.Summary == "" {
 		v.Summary = "The turn came to its end."
 	}

@@ -26,6 +26,7 @@ func fit(e boulder.Evidence) boulder.Evidence {
 		}
 		e.Gates = append([]boulder.Gate(nil), e.Gates...)
 		e.FinalMessage = text.Excerpt(e.FinalMessage, keep*500, text.Ends)
+		e.Said = text.Excerpt(e.Said, keep*500, text.Ends)
 		for i := range e.Gates {
 			e.Gates[i].Output = text.Excerpt(e.Gates[i].Output, keep*100, text.End)
 			e.Gates[i].Failing = e.Gates[i].Failing[:min(len(e.Gates[i].Failing), keep*10)]

@@ -17,7 +17,7 @@ func TestFit(t *testing.T) {
 	if d := cmp.Diff(small, fit(small)); d != "" {
 		t.Errorf("cut although it fits:\n%s", d)
 	}
-	e := boulder.Evidence{FinalMessage: strings.Repeat("<", 8_000), Diff: boulder.Diff{Patch: strings.Repeat("<", 12_000), Hash: "h"}}
+	e := boulder.Evidence{FinalMessage: strings.Repeat("<", 8_000), Said: strings.Repeat("<", 8_000), Diff: boulder.Diff{Patch: strings.Repeat("<", 12_000), Hash: "h"}}
 	for i := range 5_000 {
 		name := fmt.Sprintf("dir/file%d.go", i)
 		e.Diff.Files = append(e.Diff.Files, boulder.FileChange{Path: name, Own: i == 4_999})

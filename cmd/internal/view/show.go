@@ -177,7 +177,7 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed ma
 	}
 	calls := e.ToolCalls[max(0, len(e.ToolCalls)-shown):]
 	last := text.If(len(calls) > 0 && len(calls) < e.ToolCount, fmt.Sprintf(", the last %d:", len(calls)))
-	o.Fields(depth, "said", text.Clip(e.FinalMessage, 3*wide), "tools", text.Plural(e.ToolCount, "call")+last)
+	o.Fields(depth, "said", text.Clip(e.Words(), 3*wide), "tools", text.Plural(e.ToolCount, "call")+last)
 	for _, c := range calls {
 		ended := text.If(c.Status != "completed", " (never ended)")
 		if c.Status == "error" {

@@ -152,7 +152,7 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 	s.cancelCheck = end
 	newest, id, request := s.rec.Track.Turn, s.rec.SessionID, s.rec.Request
 	_, reached := s.tree.Reached()
-	c := checks{Evidence: boulder.Evidence{FinalMessage: reached.Answer, Todos: reached.Todos}}
+	c := checks{Evidence: boulder.Evidence{FinalMessage: reached.Answer, Said: s.tree.Said(), Todos: reached.Todos}}
 	var turn []string
 	for _, m := range s.tree.Answers() {
 		turn, c.Ended.Finish = append(turn, m.ID), m.Finish
