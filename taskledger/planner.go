@@ -50,7 +50,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		return err
 	}
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(systemPrompt, schema), check,
-		userPrompt(req, maxPromptTask, projectFiles(req.Project)), userPrompt(req, shortPromptTask, nil))
+		userPrompt(req, maxPromptTask, p.survey(ctx, req.Project, req.Task)), userPrompt(req, shortPromptTask, ""))
 	switch {
 	case errors.Is(err, ledger.ErrNoAnswer):
 		p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
@@ -65,6 +65,13 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		origin = boulder.OriginDirect
 	}
 	return Seal(plan, origin, p.Model, time.Now()), spent, nil
+}
+
+func (p *Planner) survey(ctx context.Context, project, task string) string {
+	if project == "" {
+		return ""
+	}
+	return NewSurvey(ctx, project, task, p.Logger).String()
 }
 
 func question(system string, schema json.RawMessage) providers.Request {
@@ -96,8 +103,9 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 		made, err = a.replacement(req)
 		return err
 	}
+	survey := p.survey(ctx, req.Project, strings.Join([]string{req.Failed.Subject, req.Failed.Description, req.Task}, "\n"))
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(replanSystemPrompt, schema), check,
-		replanPrompt(req, 1), replanPrompt(req, shorter))
+		replanPrompt(req, 1, survey), replanPrompt(req, shorter, ""))
 	if errors.Is(err, ledger.ErrNoAnswer) {
 		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)
 	}

@@ -3,6 +3,7 @@ package detect_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/bouldermgr/manager/project/internal/detect"
+	"github.com/bouldermgr/manager/internal/detect"
 )
 
 func project(files map[string]string) fstest.MapFS {
@@ -173,5 +174,18 @@ func TestMissing(t *testing.T) {
 		if got := detect.Missing(project(test.files), test.line); got != test.want {
 			t.Errorf("%s: %q, want %q", test.line, got, test.want)
 		}
+	}
+}
+
+// Scripts and targets are named as commands; what is no plain word is left out.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	got := detect.Scripts(fstest.MapFS{
+		"package.json": {Data: []byte(`{"scripts":{"lint":"x","build:all":"x","evil\nname":"x","a b":"x"}}`)},
+		"Makefile":     {Data: []byte("check test: x\n\t@true\n.PHONY: check\n$(X): y\nV := 1\n")},
+		"justfile":     {Data: []byte("fmt:\n  gofmt -w .\n")},
+	})
+	if want := []string{"npm run build:all", "npm run lint", "make check", "make test", "just fmt"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -170,4 +171,39 @@ func read(project fs.FS, name string) []byte {
 func isFile(project fs.FS, name string) bool {
 	info, err := fs.Stat(project, name)
 	return err == nil && info.Mode().IsRegular()
+}
+
+// maxScripts bounds what Scripts lists of each kind.
+const maxScripts = 25
+
+// Scripts lists what package.json, the Makefile and the justfile offer, as commands.
+func Scripts(project fs.FS) (commands []string) {
+	scripts, _ := npmScripts(project)
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		if plainWord().MatchString(name) {
+			commands = append(commands, "npm run "+name)
+		}
+	}
+	commands = commands[:min(len(commands), maxScripts)]
+	for _, of := range []struct{ tool, file string }{{"make", makefileOf(project)}, {"just", justfileOf(project)}} {
+		var targets []string
+		for _, m := range rule().FindAllSubmatch(read(project, of.file), -1) {
+			for _, target := range strings.Fields(string(m[1])) {
+				if plainWord().MatchString(target) && !strings.HasPrefix(target, ".") {
+					targets = append(targets, of.tool+" "+target)
+				}
+			}
+		}
+		commands = append(commands, targets[:min(len(targets), maxScripts)]...)
+	}
+	return commands
+}
+
+func justfileOf(project fs.FS) string {
+	for _, name := range []string{"justfile", "Justfile", ".justfile"} {
+		if isFile(project, name) {
+			return name
+		}
+	}
+	return ""
 }

@@ -1,0 +1,258 @@
+package taskledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/detect"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/providers/ledger"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+// Survey is what can be known of a project without a model.
+type Survey struct {
+	Related  []string // files that the task's words point at, best first; at most 30
+	sections []section
+}
+
+type section struct {
+	heading string
+	lines   []string
+	most    int // characters
+}
+
+const (
+	maxSurvey     = 12_000
+	surveyTime    = 1500 * time.Millisecond // for git and for reading; ranking follows
+	maxWalked     = 50_000                  // files that are found outside of git
+	maxRead       = 64 << 10
+	maxPast       = 1_000 // commits
+	maxDirs       = 60    // lines of the tree
+	recentCommits = 10
+)
+
+// NewSurvey looks at a project for a task. It takes at most two seconds, asks no model and no network, and changes and runs
+// nothing but git. It sees the files that git tracks or would track, or outside of git all but those of hidden directories
+// and installed packages; it follows no link and opens regular files only. What it cannot find out is left out.
+func NewSurvey(ctx context.Context, dir, task string, log *slog.Logger) *Survey {
+	ctx, cancel := context.WithTimeout(ctx, surveyTime)
+	defer cancel()
+	s := &Survey{}
+	var files, uncommitted []string
+	var past []workspace.PastCommit
+	work, err := workspace.Open(ctx, dir)
+	if err == nil {
+		files, err = work.Files(ctx)
+	}
+	more := ""
+	if err != nil || work.Reason() != "" {
+		files, more = walk(ctx, dir)
+	} else if past, err = work.History(ctx, maxPast); err == nil {
+		uncommitted, err = work.Uncommitted(ctx)
+	}
+	if err != nil {
+		log.InfoContext(ctx, "the survey of the project lacks what git did not say", "error", err)
+	}
+	s.rules(dir, files)
+	if root, err := os.OpenRoot(dir); err == nil { // no link leads out of it
+		s.add("Commands that are known to exist", 1_500, commandsIn(root.FS(), dir, files)...)
+		root.Close()
+	}
+	s.add("Manifests", 700, shownNames(having(files, func(name string) bool { return slices.Contains(manifests, path.Base(name)) }))...)
+	s.file("The beginning of", dir, 1_500, having(files, func(name string) bool {
+		return strings.HasPrefix(strings.ToLower(name), "readme") && !strings.Contains(name, "/")
+	}))
+	s.add("Directories, and how many files are below each", 2_000, tree(files, more)...)
+	s.add("Kinds of files, by number", 300, kinds(files))
+	var unsearched int
+	s.Related, unsearched = related(ctx, dir, task, files, past)
+	found := shownNames(s.Related)
+	if unsearched > 0 {
+		found = append(found, fmt.Sprintf("… the contents of %d files were not searched: they are too many", unsearched))
+	}
+	s.add("Files that the words of the task point at, likeliest first; there may be others", 2_200, found...)
+	var subjects []string
+	for _, commit := range past[:min(recentCommits, len(past))] {
+		subjects = append(subjects, text.Short(commit.Subject, 100))
+	}
+	s.add("The last commits", 900, subjects...)
+	s.add("Files that are not committed as they are", 600, shownNames(uncommitted)...)
+	return s
+}
+
+func (s *Survey) add(heading string, most int, lines ...string) {
+	if lines = nonEmpty(lines); len(lines) > 0 {
+		s.sections = append(s.sections, section{heading, lines, most})
+	}
+}
+
+// String returns the survey for a prompt: as data between marks, each line quoted, every cut visible, without secrets.
+func (s *Survey) String() string {
+	var b strings.Builder
+	for _, part := range s.sections {
+		body := (*secret.Redactor)(nil).Text(strings.Join(part.lines, "\n"))
+		fmt.Fprintf(&b, "%s:\n%s\n\n", part.heading, text.Quote(text.Excerpt(body, part.most, text.Start)))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return ledger.Marked("SURVEY", text.Excerpt(strings.TrimSpace(b.String()), maxSurvey, text.Start))
+}
+
+// file adds the beginning of the first of some files that has text.
+func (s *Survey) file(heading, dir string, most int, names []string) bool {
+	for _, name := range names {
+		if head := readHead(filepath.Join(dir, filepath.FromSlash(name))); !blank(head) {
+			s.add(heading+" "+text.Name(name), most, head)
+			return true
+		}
+	}
+	return false
+}
+
+// rules adds what the project asks of agents.
+func (s *Survey) rules(dir string, files []string) {
+	for _, pattern := range []string{"AGENTS.md", "CLAUDE.md", ".cursor/rules/*", ".cursorrules", "CONTRIBUTING.md"} {
+		found := having(files, func(name string) bool { ok, _ := path.Match(pattern, name); return ok })
+		if s.file("Rules of the project, from", dir, 2_400, found) {
+			return
+		}
+	}
+}
+
+func shownNames(files []string) (names []string) {
+	for _, name := range files {
+		names = append(names, text.Cut(text.Name(name), 200))
+	}
+	return names
+}
+
+// having returns the files that fit.
+func having(files []string, fits func(name string) bool) (found []string) {
+	for _, name := range files {
+		if fits(name) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// readHead returns the beginning of a text file.
+func readHead(name string) string {
+	return string(readText(name, maxRead))
+}
+
+// walk lists the files of a directory that is in no git work tree, and says if there are more.
+func walk(ctx context.Context, dir string) (files []string, more string) {
+	skipped := []string{"node_modules", "venv", "__pycache__", "target", "vendor"}
+	_ = fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(e.Name(), ".") && name != "."
+		switch {
+		case err != nil, e.IsDir() && (hidden || slices.Contains(skipped, e.Name())):
+			return fs.SkipDir
+		case len(files) == maxWalked, ctx.Err() != nil:
+			more = fmt.Sprintf("… there are more: only the first %d files were looked at", len(files))
+			return fs.SkipAll
+		case e.Type().IsRegular():
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, more
+}
+
+var manifests = []string{
+	"go.mod", "go.work", "package.json", "pnpm-workspace.yaml", "lerna.json", "nx.json", "turbo.json", "tsconfig.json", "deno.json",
+	"Cargo.toml", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile", "tox.ini", "pom.xml", "build.gradle", "build.gradle.kts",
+	"settings.gradle", "Gemfile", "composer.json", "mix.exs", "CMakeLists.txt", "meson.build", "Makefile", "justfile", "Dockerfile",
+	"docker-compose.yml", "compose.yaml", "flake.nix", "WORKSPACE", "MODULE.bazel", "Package.swift", "pubspec.yaml",
+}
+
+// tree lists the directories of two levels with the number of files below each, and the files of the top.
+func tree(files []string, more string) (lines []string) {
+	below := map[string]int{}
+	var top []string
+	for _, name := range files {
+		parts := strings.Split(name, "/")
+		if len(parts) == 1 {
+			top = append(top, text.Name(name))
+		}
+		for depth := 1; depth < min(3, len(parts)); depth++ {
+			below[strings.Join(parts[:depth], "/")]++
+		}
+	}
+	dirs := make([]string, 0, len(below))
+	for dir := range below {
+		dirs = append(dirs, dir)
+	}
+	// Large directories are worth most, and are shown in the order of their names.
+	slices.SortFunc(dirs, func(a, b string) int { return cmp.Or(cmp.Compare(below[b], below[a]), cmp.Compare(a, b)) })
+	left := len(dirs) - maxDirs
+	dirs = dirs[:min(maxDirs, len(dirs))]
+	slices.Sort(dirs)
+	for _, dir := range dirs {
+		lines = append(lines, fmt.Sprintf("%s/ %d", text.Name(dir), below[dir]))
+	}
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d smaller ones", left))
+	}
+	const shown = 40
+	if over := len(top) - shown; over > 0 {
+		top = append(top[:shown], fmt.Sprintf("… and %d more", over))
+	}
+	if len(top) > 0 {
+		lines = append(lines, "at the top: "+strings.Join(top, ", "))
+	}
+	return append(lines, more)
+}
+
+// kinds names the endings of the most files.
+func kinds(files []string) string {
+	number := map[string]int{}
+	for _, name := range files {
+		if ending := path.Ext(name); ending != "" && len(ending) < 12 {
+			number[ending]++
+		}
+	}
+	var all []string
+	for ending := range number {
+		all = append(all, ending)
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(number[b], number[a]), cmp.Compare(a, b)) })
+	for i, ending := range all {
+		all[i] = fmt.Sprintf("%s %d", text.Name(ending), number[ending])
+	}
+	const shown = 10
+	return strings.Join(all[:min(shown, len(all))], ", ")
+}
+
+// commandsIn lists what the project's own files say how it is built and tested.
+func commandsIn(project fs.FS, dir string, files []string) (lines []string) {
+	for _, c := range slices.Concat(detect.Tests(project), detect.Lint(project)) {
+		lines = append(lines, fmt.Sprintf("%s (%s)", c.Run, c.Why))
+	}
+	lines = append(lines, detect.Scripts(project)...)
+	for _, name := range files {
+		if ok, _ := path.Match(".github/workflows/*.y*ml", name); !ok && name != ".gitlab-ci.yml" {
+			continue
+		}
+		for _, m := range ciRun().FindAllStringSubmatch(readHead(filepath.Join(dir, filepath.FromSlash(name))), -1) {
+			addTo(&lines, "CI: "+text.Short(m[1], 120))
+		}
+	}
+	return lines
+}
+
+// ciRun matches a command of one line in a workflow.
+var ciRun = text.Regexp(`(?m)^\s*(?:- )?run:[ \t]*([^|>\s].*)$`)
