@@ -81,8 +81,8 @@ func (w *world) blockerCommands(ctx context.Context, n int) (slowest float64, er
 		return 0, err
 	}
 	for _, args := range [][]string{
-		{"list"}, {"status"}, {"show", "B1"}, {"export"}, {"on"}, {"off", "--session", "ses_0"}, {"answer", "B1", "The first way."},
-		{"skip", "B2"},
+		{"list"}, {"status"}, {"show", "W1"}, {"export"}, {"on"}, {"off", "--session", "ses_0"}, {"answer", "W1", "The first way."},
+		{"skip", "W2"},
 	} {
 		took, err := timed(func() error { return w.run(ctx, dir, w.manager, append([]string{"blockers"}, args...)...) })
 		if err != nil {

@@ -30,8 +30,8 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 		"not a database of manager": func(_ *project, path string) error {
 			return os.WriteFile(path, []byte(strings.Repeat("text ", 10_000)), 0o600)
 		},
-		"newer manager (schema 3, this one knows up to 2)": func(p *project, _ string) error {
-			return p.edit(func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("schema"), []byte("3")) })
+		"newer manager (schema 4, this one knows up to 3)": func(p *project, _ string) error {
+			return p.edit(func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("schema"), []byte("4")) })
 		},
 		"not a regular file": func(_ *project, path string) error {
 			return errors.Join(os.Rename(path, path+"2"), os.Symlink(path+"2", path))
@@ -55,7 +55,7 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 			for _, err := range []error{raiseErr, listErr, statusErr, divertErr} {
 				version, newer := errors.AsType[*store.VersionError](err)
 				if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) ||
-					!errors.Is(err, store.ErrUnusable) && (!newer || version.Found != 3) {
+					!errors.Is(err, store.ErrUnusable) && (!newer || version.Found != 4) {
 					t.Errorf("%v", err)
 				}
 			}
@@ -80,19 +80,19 @@ func TestDamagedRecord(t *testing.T) {
 	check(t, p.edit(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketRecords)
 		return errors.Join(b.Put([]byte("\x00\x00\x00\x00\x00\x00\x00\x02"), []byte("{")),
-			b.Put([]byte("\x00\x00\x00\x00\x00\x00\x00\x03"), []byte(`{"blocker":{"id":"B9"}}`)))
+			b.Put([]byte("\x00\x00\x00\x00\x00\x00\x00\x03"), []byte(`{"blocker":{"id":"W9"}}`)))
 	}))
 	found, err := d.List(t.Context(), Filter{})
-	if len(found) != 2 || err == nil || !strings.Contains(err.Error(), "record B2 in records") ||
-		!strings.Contains(err.Error(), "record B3 in records") {
+	if len(found) != 2 || err == nil || !strings.Contains(err.Error(), "record W2 in records") ||
+		!strings.Contains(err.Error(), "record W3 in records") {
 		t.Errorf("%d, %v", len(found), err)
 	}
-	_, err = d.Get(t.Context(), "B2")
-	if corrupt, ok := errors.AsType[*store.CorruptError](err); !ok || corrupt.Key != "B2" {
+	_, err = d.Get(t.Context(), "W2")
+	if corrupt, ok := errors.AsType[*store.CorruptError](err); !ok || corrupt.Key != "W2" {
 		t.Errorf("%v", err)
 	}
 	raise(t, d, hardInput("Five?"))
-	if s := status(t, d); !strings.Contains(s.Trouble, "record B2 in records") || !strings.Contains(p.file(t), "Five?") {
+	if s := status(t, d); !strings.Contains(s.Trouble, "record W2 in records") || !strings.Contains(p.file(t), "Five?") {
 		t.Errorf("one record keeps the others back: %+v", s)
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 )
@@ -41,37 +39,33 @@ func (d *Register) Divert(ctx context.Context, ask boulder.Blocker) (ruling boul
 	if action == Allow {
 		return boulder.Ruling{Reply: boulder.ReplyAllowed}, nil
 	}
-	r := d.recordOf(ask)
-	b := &r.Blocker
-	err = d.with(ctx, making, func(tx *bolt.Tx) error {
-		all := d.readable(tx)
-		if granted(all, r.Grants) {
+	b := d.recordOf(ask)
+	err = d.within(ctx, making, ask.BlockerScope, func(book boulder.BlockerBook, all []boulder.Blocker) error {
+		if granted(all, b.Grants) {
 			ruling.Reply = boulder.ReplyAllowed
 			return nil
 		}
 		for _, old := range slices.Backward(all) {
-			if old.Same != r.Same {
+			if old.Key != b.Key {
 				continue
 			}
 			if b.Ask.Kind == boulder.AskQuestion && old.Status.Settled() && old.Ask.RequestID != b.Ask.RequestID {
 				break
 			}
-			ruling = d.ruling(&old.Blocker)
-			old.Ask.Reply = ruling.Reply
-			return put(tx, old)
+			ruling = d.ruling(&old)
+			return nil
 		}
 		b.CreatedAt = d.now()
 		if action == AskMe {
 			b.Until = b.CreatedAt.Add(wait)
 		}
-		b.Ask.Reply = d.ruling(b).Reply
-		err := d.add(tx, all, r, d.cfg.Max)
-		ruling = d.ruling(b)
+		b, err := d.add(ctx, book, all, b)
+		ruling = d.ruling(&b)
 		return err
 	})
 	switch {
 	case errors.Is(err, ErrTooMany):
-		ruling = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: d.Instruction(*b)}
+		ruling = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: d.Instruction(b)}
 	case err != nil:
 		return boulder.Ruling{}, err
 	}
@@ -80,27 +74,26 @@ func (d *Register) Divert(ctx context.Context, ask boulder.Blocker) (ruling boul
 	return ruling, err
 }
 
-// recordOf returns the record of an ask: without secrets, bounded, and with a question and context for the user where
+// recordOf returns the blocker of an ask: without secrets, bounded, and with a question and context for the user where
 // it has none. Its keys are computed from the redacted but uncut texts.
-func (d *Register) recordOf(ask boulder.Blocker) *record {
+func (d *Register) recordOf(ask boulder.Blocker) boulder.Blocker {
 	a := *ask.Ask
 	a.Patterns = slices.Clone(a.Patterns)
-	r := &record{Blocker: ask}
-	b := &r.Blocker
+	b := ask
 	b.Ask, b.Options, b.Status = &a, slices.Clone(ask.Options), boulder.BlockerPending
 	key := []string{ask.SessionID, string(a.Kind), a.Permission}
 	if a.Kind == boulder.AskPermission {
 		for _, p := range patternsOf(&a) {
-			r.Grants = append(r.Grants, grantKey(ask.BlockerScope, a.Permission, d.cfg.Redact(p)))
+			b.Grants = append(b.Grants, grantKey(ask.BlockerScope, a.Permission, d.cfg.Redact(p)))
 		}
 	}
-	d.sanitize(b)
+	d.sanitize(&b)
 	category, question := boulder.BlockerPermission, fmt.Sprintf("May the agent use %s?", permissionText(&a))
 	if a.Kind == boulder.AskQuestion {
 		category, question = boulder.BlockerQuestion, "The agent asked a question without words."
 		key = append(append(key, text.Fold(b.Question)), b.Options...)
 	}
-	r.Same = hashed(append(key, r.Grants...)...)
+	b.Key = hashed(append(key, b.Grants...)...)
 	who := cmp.Or(text.Prefixed("The tool ", a.Tool), "OpenCode")
 	b.Category = cmp.Or(b.Category, category)
 	b.Question = text.Cut(cmp.Or(b.Question, question), maxQuestion)
@@ -109,7 +102,7 @@ func (d *Register) recordOf(ask boulder.Blocker) *record {
 	a.Patterns = bounded(a.Patterns, "patterns", maxPatterns, maxPattern)
 	a.Permission, a.Tool = text.Cut(a.Permission, maxName), text.Cut(a.Tool, maxName)
 	a.RequestID, a.Arguments = text.Cut(a.RequestID, maxName), text.Cut(a.Arguments, maxArguments)
-	return r
+	return b
 }
 
 // bounded cuts a list to most entries and each entry to long characters, visibly.
@@ -138,7 +131,7 @@ func hashed(parts ...string) string {
 	for _, p := range parts {
 		fmt.Fprintf(h, "%d:%s", len(p), p)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // grantKey identifies one pattern of a permission within a sub-task or, outside of a run, a session.
@@ -151,7 +144,7 @@ func grantKey(scope boulder.BlockerScope, permission, pattern string) string {
 }
 
 // granted reports whether the user allowed every one of keys.
-func granted(all []*record, keys []string) bool {
+func granted(all []boulder.Blocker, keys []string) bool {
 	var given []string
 	for _, r := range all {
 		if r.Allowed {
@@ -161,19 +154,19 @@ func granted(all []*record, keys []string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return !slices.Contains(given, k) })
 }
 
-// Ruling returns the current ruling on a waiting ask, and stores a change, such as an expired deadline.
-func (d *Register) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
-	changed := false
-	rule := func(r *record) error {
-		if r.Ask == nil {
-			return fmt.Errorf("%w: there is no ask %s", ErrNotFound, r.ID)
+// Ruling returns the current ruling on a waiting ask.
+func (d *Register) Ruling(ctx context.Context, scope boulder.BlockerScope, id string) (ruling boulder.Ruling, err error) {
+	known := false
+	err = d.within(ctx, reading, scope, func(_ boulder.BlockerBook, all []boulder.Blocker) error {
+		for _, b := range all {
+			if b.ID == id && b.Ask != nil {
+				ruling, known = d.ruling(&b), true
+			}
 		}
-		ruling = d.ruling(&r.Blocker)
-		changed, r.Ask.Reply = ruling.Reply != r.Ask.Reply, ruling.Reply
 		return nil
-	}
-	if err = d.withRecord(ctx, reading, id, rule); err == nil && changed {
-		err = d.withRecord(ctx, changing, id, rule)
+	})
+	if err == nil && !known {
+		err = fmt.Errorf("%w: there is no ask %s", ErrNotFound, id)
 	}
 	return ruling, err
 }
@@ -186,7 +179,7 @@ func (d *Register) ruling(b *boulder.Blocker) boulder.Ruling {
 		ruling.Reply, ruling.Message = boulder.ReplyAllowed, b.Answer
 	case answered:
 		ruling.Message = "The user refused this permission and says: " + b.Answer
-	case b.Status == boulder.BlockerPending && d.now().Before(b.Until):
+	case !b.Status.Settled() && d.now().Before(b.Until): // also one that is asked again after its first wait was aborted
 		ruling.Reply, ruling.Until = boulder.ReplyWaiting, b.Until
 	default:
 		ruling.Message = d.Instruction(*b)
@@ -194,15 +187,20 @@ func (d *Register) ruling(b *boulder.Blocker) boulder.Ruling {
 	return ruling
 }
 
-// Gone stores that the session got no reply: it stopped waiting, or OpenCode rejected this ask with another one. The
-// user still sees the blocker; an answer goes into the next prompt. Idempotent.
-func (d *Register) Gone(ctx context.Context, id string) error {
-	return d.withRecord(ctx, changing, id, func(r *record) error {
-		if r.Ask != nil {
-			r.Ask.Reply = boulder.ReplyGone
+// EndWait stores that the session does not wait for the answer to an ask any more: because it has it, or it was aborted,
+// or OpenCode rejected this ask with another one. Then an answer goes into the next prompt. Idempotent.
+func (d *Register) EndWait(ctx context.Context, scope boulder.BlockerScope, id string, replied bool) error {
+	known := false
+	err := d.within(ctx, changing, scope, func(book boulder.BlockerBook, all []boulder.Blocker) error {
+		if known = slices.ContainsFunc(all, func(b boulder.Blocker) bool { return b.ID == id }); !known {
+			return nil
 		}
-		return nil
+		return book.EndWait(ctx, id, replied)
 	})
+	if err == nil && !known {
+		err = fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return err
 }
 
 // Instruction returns what an agent is told when its ask is diverted: the ask is refused and recorded, and how to

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -25,7 +26,7 @@ func TestDivert(t *testing.T) {
 	a := permission("per_1", "git push *", "git tag *")
 	a.Ask.Arguments = `{"command":"git push && git tag v1"}`
 	want := boulder.Ruling{
-		BlockerID: "B1", Reply: boulder.ReplyDiverted,
+		BlockerID: "W1", Reply: boulder.ReplyDiverted,
 		Message: "The user is away and cannot give this permission (bash: git push *, git tag *). It is refused, and recorded for the " +
 			"user to see. Do not ask for it again, and do not do the same in another way. If a part of your task cannot be " +
 			"done without it, call the tool manager_blocker once, with category permission and blocks_progress true. Move on " +
@@ -35,16 +36,16 @@ func TestDivert(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	record := boulder.Blocker{
-		ID:           "B1",
+		ID:           "W1",
 		BlockerScope: scope, Category: "permission",
 		Question: "May the agent use bash: git push *, git tag *?", Status: boulder.BlockerPending, CreatedAt: epoch,
 		Context: "The tool bash asked for it while the user was away.",
 		Ask: &boulder.Ask{
 			Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *", "git tag *"},
-			Tool: "bash", Arguments: `{"command":"git push && git tag v1"}`, Reply: boulder.ReplyDiverted,
+			Tool: "bash", Arguments: `{"command":"git push && git tag v1"}`,
 		},
 	}
-	if diff := cmp.Diff(record, mustGet(t, d, "B1")); diff != "" {
+	if diff := cmp.Diff(record, mustGet(t, d, "W1"), cmpopts.IgnoreFields(boulder.Blocker{}, "Key", "Grants")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	p.clock.pass(time.Hour)
@@ -53,11 +54,11 @@ func TestDivert(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", request, diff)
 		}
 	}
-	if r := divert(t, d, permission("per_3", "git push *")); r.BlockerID != "B2" {
+	if r := divert(t, d, permission("per_3", "git push *")); r.BlockerID != "W2" {
 		t.Errorf("something else: %+v", r)
 	}
 	a.SessionID = "ses_other"
-	if r := divert(t, d, a); r.BlockerID != "B3" {
+	if r := divert(t, d, a); r.BlockerID != "W3" {
 		t.Errorf("another session: %+v", r)
 	}
 }
@@ -70,15 +71,15 @@ func TestDivertQuestion(t *testing.T) {
 		!strings.Contains(r.Message, boulder.BlockerTool+" and blocks_progress false") {
 		t.Errorf("%+v", r)
 	}
-	if b := mustGet(t, d, "B1"); b.Category != boulder.BlockerQuestion || len(b.Options) != 2 || b.Hard {
+	if b := mustGet(t, d, "W1"); b.Category != boulder.BlockerQuestion || len(b.Options) != 2 || b.Hard {
 		t.Errorf("%+v", b)
 	}
 	q.Ask.RequestID = "que_2"
-	if r := divert(t, d, q); r.BlockerID != "B1" {
+	if r := divert(t, d, q); r.BlockerID != "W1" {
 		t.Errorf("asked again while nobody has answered: %+v", r)
 	}
-	settle(t, d, "B1", answered("red"))
-	if r := divert(t, d, q); r.BlockerID != "B2" {
+	settle(t, d, "W1", answered("red"))
+	if r := divert(t, d, q); r.BlockerID != "W2" {
 		t.Errorf("asked again after it was answered: %+v", r)
 	}
 }
@@ -102,33 +103,47 @@ func TestDivertAndWait(t *testing.T) {
 		"allowed later": {permission("per_1", "ls"), yes, time.Hour, boulder.ReplyAllowed, "Only this branch."},
 		"a question":    {question("que_1", "Which colour?"), answered("red"), time.Second, boulder.ReplyAllowed, "red"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newProject(t)
-			d := p.register(t, waiting)
-			r := divert(t, d, c.ask)
-			if r.Reply != boulder.ReplyWaiting || !r.Until.Equal(epoch.Add(time.Minute)) || r.BlockerID != "B1" {
-				t.Fatalf("%+v", r)
-			}
-			p.clock.pass(c.after)
-			if c.says.Status != "" {
-				settle(t, p.register(t), "B1", c.says)
-			}
-			r, err := d.Ruling(t.Context(), "B1")
-			check(t, err)
-			rulings := []boulder.Ruling{r}
-			if c.want != boulder.ReplyAllowed || c.ask.Ask.Kind == boulder.AskQuestion { // a permission: see TestGrants
-				rulings = append(rulings, divert(t, p.register(t, waiting), c.ask))
-			}
-			for _, r := range rulings {
-				if r.Reply != c.want || r.BlockerID != "B1" || !strings.HasPrefix(r.Message, c.message) {
-					t.Errorf("%+v", r)
+		for _, at := range []boulder.BlockerScope{scope, inRun} {
+			t.Run(name+at.BoulderID, func(t *testing.T) {
+				t.Parallel()
+				p := newProject(t)
+				d, again := p.register(t, waiting), p.register(t, waiting)
+				book := p.turn(d, inRun)
+				again.Bind(inRun, book)
+				ask, id := c.ask, "W1"
+				ask.BlockerScope = at
+				if at == inRun {
+					id = "B1"
 				}
-			}
-			if reply := mustGet(t, d, "B1").Ask.Reply; reply != c.want || len(listed(t, d, Filter{})) != 1 {
-				t.Errorf("recorded: %s", reply)
-			}
-		})
+				r := divert(t, d, ask)
+				if r.Reply != boulder.ReplyWaiting || !r.Until.Equal(epoch.Add(time.Minute)) || r.BlockerID != id {
+					t.Fatalf("%+v", r)
+				}
+				p.clock.pass(c.after)
+				switch {
+				case c.says.Status == "":
+				case at == inRun:
+					check(t, book.settle(d, id, c.says))
+				default:
+					settle(t, again, id, c.says)
+				}
+				r, err := d.Ruling(t.Context(), at, id)
+				check(t, err)
+				rulings := []boulder.Ruling{r}
+				if c.want != boulder.ReplyAllowed || c.ask.Ask.Kind == boulder.AskQuestion { // a permission: see TestGrants
+					rulings = append(rulings, divert(t, again, ask))
+				}
+				for _, r := range rulings {
+					if r.Reply != c.want || r.BlockerID != id || !strings.HasPrefix(r.Message, c.message) ||
+						r.ByUser != (c.says.Status != "") {
+						t.Errorf("%+v", r)
+					}
+				}
+				if found, err := d.Raised(t.Context(), at); err != nil || len(found) != 1 {
+					t.Errorf("%d blockers, %v", len(found), err)
+				}
+			})
+		}
 	}
 }
 
@@ -137,11 +152,11 @@ func TestGrants(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	d := p.register(t)
-	divert(t, d, permission("per_1", "git push", "git tag"))
-	settle(t, d, "B1", allowed)
-	watched := boulder.BlockerScope{SessionID: "ses_watched"}
-	settle(t, d, divert(t, d, askedIn(watched, *permission("per_w", "git push").Ask)).BlockerID, allowed)
-	later, subTask, other := scope, scope, scope
+	book := p.turn(d, inRun)
+	divert(t, d, askedIn(inRun, *permission("per_1", "git push", "git tag").Ask))
+	check(t, book.settle(d, "B1", allowed))
+	settle(t, d, divert(t, d, permission("per_w", "git push")).BlockerID, allowed)
+	later, subTask, other := inRun, inRun, inRun
 	later.Attempt, later.SessionID, subTask.SubTaskID, other.BoulderID = 3, "ses_later", "web", "01JOTHER"
 	for _, c := range []struct {
 		what, permission string
@@ -159,45 +174,70 @@ func TestGrants(t *testing.T) {
 		{"permission", "edit", later, false, []string{"git push"}},
 		{"sub-task", "bash", subTask, false, []string{"git push"}},
 		{"boulder", "bash", other, false, []string{"git push"}},
-		{"a session's own", "bash", watched, true, []string{"git push"}},
-		{"another session's", "bash", boulder.BlockerScope{SessionID: "ses_api"}, false, []string{"git push"}},
+		{"a session's own", "bash", scope, true, []string{"git push"}},
+		{"another session's", "bash", boulder.BlockerScope{SessionID: "ses_other"}, false, []string{"git push"}},
 	} {
 		a := *permission("per_"+c.what, c.patterns...).Ask
 		a.Permission = c.permission
-		r := divert(t, p.register(t), askedIn(c.at, a))
+		d := p.register(t)
+		p.turn(d, subTask)
+		p.turn(d, other)
+		d.Bind(later, book)
+		r := divert(t, d, askedIn(c.at, a))
 		if (r.Reply == boulder.ReplyAllowed) != c.allowed || (r.BlockerID == "") != c.allowed {
 			t.Errorf("%s: %+v", c.what, r)
 		}
 	}
 }
 
-// An ask whose session no longer waits leaves its blocker to the user, and the answer to the next prompt.
-func TestGone(t *testing.T) {
+// An ask whose session no longer waits leaves its blocker to the user, and the answer to the next prompt, unless the
+// session has it. Asked again, it waits for the same answer, and no longer.
+func TestEndWait(t *testing.T) {
 	t.Parallel()
-	p := newProject(t)
-	d := p.register(t, waiting)
-	divert(t, d, permission("per_1", "one"))
-	divert(t, d, permission("per_2", "two"))
-	settle(t, d, "B2", allowed)
-	_, err := d.Ruling(t.Context(), "B2")
-	check(t, err)
-	divert(t, p.register(t), permission("per_3", "refused"))
-	raise(t, d, hardInput("Is this an ask?"))
-	for id, want := range map[string]boulder.AskReply{
-		"B1": boulder.ReplyGone, "B2": boulder.ReplyGone, "B3": boulder.ReplyGone, "B4": "",
-	} {
+	for _, at := range []boulder.BlockerScope{scope, inRun} {
+		p := newProject(t)
+		d := p.register(t, waiting)
+		book := p.turn(d, inRun)
+		asks := []boulder.Blocker{
+			askedIn(at, *permission("per_1", "gone").Ask), askedIn(at, *permission("per_2", "answered").Ask),
+			askedIn(at, *permission("per_3", "waits").Ask),
+		}
+		var ids []string
+		for _, a := range asks {
+			ids = append(ids, divert(t, d, a).BlockerID)
+		}
+		if at == inRun {
+			check(t, book.settle(d, ids[1], allowed))
+		} else {
+			settle(t, d, ids[1], allowed)
+		}
+		p.clock.pass(time.Second)
 		for range 2 {
-			check(t, d.Gone(t.Context(), id))
+			check(t, d.EndWait(t.Context(), at, ids[0], false))
+			check(t, d.EndWait(t.Context(), at, ids[1], true))
 		}
-		if b := mustGet(t, d, id); want != "" && b.Ask.Reply != want || b.Status.Settled() != (id == "B2") {
-			t.Errorf("%+v, %+v", b, b.Ask)
+		found, err := d.Raised(t.Context(), at)
+		check(t, err)
+		for i, want := range []struct{ waits, replied, settled bool }{{false, false, false}, {false, true, true}, {true, false, false}} {
+			b := found[i]
+			if b.Waiting(p.clock.now()) != want.waits || b.Replied != want.replied || b.Status.Settled() != want.settled {
+				t.Errorf("%s: %+v", ids[i], b)
+			}
 		}
-	}
-	if r := divert(t, d, permission("per_1", "one")); r.Reply != boulder.ReplyWaiting || mustGet(t, d, "B1").Ask.Reply != r.Reply {
-		t.Errorf("it is back, and there is time left: %+v", r)
-	}
-	if _, err := d.Ruling(t.Context(), "B4"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("ruling on what is no ask: %v", err)
+		for _, want := range []boulder.AskReply{boulder.ReplyWaiting, boulder.ReplyDiverted} {
+			r, again := divert(t, d, asks[0]), askedIn(at, *asks[0].Ask)
+			again.Ask.RequestID = "per_9"
+			if r.Reply != want || r.BlockerID != ids[0] || r.ByUser || !cmp.Equal(divert(t, d, again), r) {
+				t.Errorf("asked again: %+v", r)
+			}
+			p.clock.pass(time.Minute)
+		}
+		call, err := d.Raise(t.Context(), at, hardInput("Is this an ask?"))
+		check(t, err)
+		_, noAsk := d.Ruling(t.Context(), at, call.ID)
+		if unknown := d.EndWait(t.Context(), at, "W99", false); !errors.Is(noAsk, ErrNotFound) || !errors.Is(unknown, ErrNotFound) {
+			t.Errorf("%v, %v", noAsk, unknown)
+		}
 	}
 }
 
@@ -217,14 +257,14 @@ func TestAsksAreBounded(t *testing.T) {
 		return a
 	}
 	divert(t, d, long("a"))
-	b := mustGet(t, d, "B1")
+	b := mustGet(t, d, "W1")
 	total := len([]rune(b.Question+b.Context+b.Ask.Permission+b.Ask.Tool+b.Ask.Arguments)) - 2*maxName
 	if total != maxQuestion+maxContext+maxArguments || len(b.Ask.Patterns) != maxPatterns || len(b.Options) != maxOptions ||
 		b.Ask.Patterns[maxPatterns-1] != "… (30 patterns)" || b.Options[maxOptions-1] != "… (30 options)" ||
 		!strings.HasSuffix(b.Ask.Arguments, "…") {
 		t.Errorf("%d, %d patterns, %d options", total, len(b.Ask.Patterns), len(b.Options))
 	}
-	settle(t, d, "B1", allowed)
+	settle(t, d, "W1", allowed)
 	if r := divert(t, d, long("b")); r.Reply != boulder.ReplyDiverted {
 		t.Error("what differs behind the cut only is allowed as well")
 	}

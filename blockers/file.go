@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -131,6 +132,58 @@ func (d *Register) flush(tx *bolt.Tx) error {
 		}
 	}
 	return nil
+}
+
+// Listed appends to blockers.md what came up and was answered in a boulder since the last call, in any process. It gets
+// the events after a number from since (those of other kinds may be missing), and the boulder's blockers as they were at
+// the last of them or later. It returns how many items could not be written, if that is known; the next call retries.
+func (d *Register) Listed(
+	ctx context.Context, boulderID string, since func(seq uint64) ([]boulder.Event, []boulder.Blocker, error),
+) (unwritten int, err error) {
+	seq := uint64(0) // none stored: from the beginning
+	stored := func(tx *bolt.Tx) error {
+		seq, _ = strconv.ParseUint(string(tx.Bucket(bucketListed).Get([]byte(boulderID))), 10, 64)
+		return nil
+	}
+	if err := d.with(ctx, reading, stored); err != nil {
+		return 0, err
+	}
+	items, _, err := itemsOf(since(seq))
+	if unwritten = len(items); err != nil || len(items) == 0 {
+		return unwritten, err
+	}
+	err = d.with(ctx, making, func(tx *bolt.Tx) error { // its write transaction excludes other processes
+		_ = stored(tx) // never fails
+		items, last, err := itemsOf(since(seq))
+		if unwritten = len(items); err != nil || len(items) == 0 {
+			return err
+		}
+		d.failpoint("appending")
+		if err := d.append(items); err != nil {
+			return boltfile.Explain(err)
+		}
+		d.failpoint("appended")
+		unwritten = 0
+		return tx.Bucket(bucketListed).Put([]byte(boulderID), []byte(strconv.FormatUint(last, 10)))
+	})
+	return unwritten, err
+}
+
+func itemsOf(events []boulder.Event, blockers []boulder.Blocker, err error) (items []item, last uint64, _ error) {
+	for _, e := range events {
+		last = e.Seq
+		switch body := e.Body.(type) {
+		case boulder.BlockerRaised:
+			items = append(items, raisedItem(&body.Blocker))
+		case boulder.BlockerSettled:
+			for i := range blockers {
+				if blockers[i].ID == body.BlockerID {
+					items = append(items, settledItem(&blockers[i]))
+				}
+			}
+		}
+	}
+	return items, last, err
 }
 
 // unlisted returns the items that blockers.md lacks, and their records.

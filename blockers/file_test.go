@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A path outside of the project, or among the files of git and manager, is refused before anything is written.
@@ -122,12 +121,11 @@ func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 					check(t, errors.Join(os.Remove(path), os.Symlink("victim", path)))
 				}
 			}
-			for range 2 {
-				raise(t, d, hardInput("Which?"))
+			for i := range 2 {
+				raise(t, d, hardInput(fmt.Sprintf("Which of %d?", i)))
 				if data, err := os.ReadFile(victim); err != nil || string(data) != "mine\n" {
 					t.Errorf("%q, %v", data, err)
 				}
-				p.clock.pass(time.Minute)
 			}
 			if s := status(t, p.register(t)); s.Unwritten != 2 || s.Trouble == "" {
 				t.Errorf("%+v", s)
@@ -173,10 +171,10 @@ func TestEditorsThatSaveOldText(t *testing.T) {
 				raise(t, d, softInput("The second?"))
 				listed(t, p.register(t), Filter{}) // as any process does
 				got := p.file(t)
-				if !saved || !strings.Contains(got, "[x] **B1**") || !strings.Contains(got, note) {
+				if !saved || !strings.Contains(got, "[x] **W1**") || !strings.Contains(got, note) {
 					t.Errorf("saved: %v; what the person wrote is lost:\n%s", saved, got)
 				}
-				if n := strings.Count(got, "**B2**"); step != "appended" && n != 1 {
+				if n := strings.Count(got, "**W2**"); step != "appended" && n != 1 {
 					t.Errorf("the second is there %d times:\n%s", n, got)
 				}
 			})
@@ -193,7 +191,7 @@ func TestWhatPeopleTakeOut(t *testing.T) {
 	p.write(t, "# Mine\n")
 	raise(t, d, hardInput("The second?"))
 	if got := p.file(t); strings.Contains(got, "The first?") ||
-		!strings.HasPrefix(got, "# Mine\n\n## Hard blockers\n\n- [ ] **B2**") {
+		!strings.HasPrefix(got, "# Mine\n\n## Hard blockers\n\n- [ ] **W2**") {
 		t.Errorf("%s", got)
 	}
 	check(t, os.Remove(filepath.Join(p.dir, DefaultFile)))
@@ -209,7 +207,7 @@ func TestUnwritableList(t *testing.T) {
 	t.Parallel()
 	for name, operation := range map[string]func(*Register) error{
 		"reading":  func(d *Register) error { _, err := d.List(t.Context(), Filter{}); return err },
-		"changing": func(d *Register) error { return d.Delivered(t.Context(), "B1") },
+		"changing": func(d *Register) error { return d.EndWait(t.Context(), scope, "W1", true) },
 		"making":   func(d *Register) error { return d.Switch(t.Context(), "", ptr(true)) },
 		"flush":    func(d *Register) error { return d.Flush(t.Context()) },
 	} {
@@ -219,14 +217,14 @@ func TestUnwritableList(t *testing.T) {
 		d := p.register(t)
 		raise(t, d, hardInput("The first?"))
 		raise(t, d, softInput("The second?"))
-		settle(t, d, "B1", answered("Yes."))
+		settle(t, d, "W1", answered("Yes."))
 		if s := status(t, p.register(t)); s.Unwritten != 3 || !strings.Contains(s.Trouble, "not a regular file") {
 			t.Fatalf("%s: %+v", name, s)
 		}
 		check(t, os.Remove(path))
 		after := p.register(t)
 		check(t, operation(after))
-		p.checkList(t, after)
+		p.checkList(t, listed(t, after, Filter{}))
 		if s := status(t, after); s.Unwritten != 0 || s.Trouble != "" {
 			t.Errorf("%s: %+v", name, s)
 		}

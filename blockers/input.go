@@ -17,8 +17,8 @@ import (
 
 // Limits on an agent's texts, in characters. Nothing is cut: the agent is told to shorten the text or use a file.
 const (
-	maxQuestion  = 2_000
-	maxContext   = 10_000
+	maxQuestion  = boulder.MaxQuestion
+	maxContext   = boulder.MaxContext
 	maxOptions   = 10
 	maxOption    = 500
 	maxReasoning = 4_000

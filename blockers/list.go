@@ -2,6 +2,7 @@ package blockers
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,24 +11,27 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Filter selects the blockers of [Register.List]. Zero fields do not filter.
+// Filter selects blockers. Zero fields do not filter.
 type Filter struct {
 	boulder.BlockerScope
 	Status boulder.BlockerStatus
 	Hard   *bool
-	// Undelivered selects settled blockers whose boulder does not have the answer yet.
-	Undelivered bool
 }
 
-// List returns the matching blockers, oldest first. The error names unreadable ones; the others are still returned.
+// Match reports whether a blocker is selected.
+func (f Filter) Match(b *boulder.Blocker) bool {
+	return (f.BoulderID == "" || b.BoulderID == f.BoulderID) && (f.SubTaskID == "" || b.SubTaskID == f.SubTaskID) &&
+		(f.Attempt == 0 || b.Attempt == f.Attempt) && (f.SessionID == "" || b.SessionID == f.SessionID) &&
+		(f.Status == "" || b.Status == f.Status) && (f.Hard == nil || b.Hard == *f.Hard)
+}
+
+// List returns the matching blockers outside of runs, oldest first. The error names unreadable ones; the others are still
+// returned.
 func (d *Register) List(ctx context.Context, f Filter) (found []boulder.Blocker, err error) {
 	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
 		all, err := records(tx)
 		for _, r := range all {
-			if (f.BoulderID == "" || r.BoulderID == f.BoulderID) && (f.SubTaskID == "" || r.SubTaskID == f.SubTaskID) &&
-				(f.Attempt == 0 || r.Attempt == f.Attempt) && (f.SessionID == "" || r.SessionID == f.SessionID) &&
-				(f.Status == "" || r.Status == f.Status) && (f.Hard == nil || r.Hard == *f.Hard) &&
-				(!f.Undelivered || r.Status.Settled() && !r.Delivered) {
+			if f.Match(&r.Blocker) {
 				found = append(found, r.Blocker)
 			}
 		}
@@ -36,15 +40,16 @@ func (d *Register) List(ctx context.Context, f Filter) (found []boulder.Blocker,
 	return found, err
 }
 
-// Raised lists what was recorded for an attempt or, if the scope has none, for a session; oldest first.
-func (d *Register) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulder.Blocker, error) {
-	if s.BoulderID != "" {
-		s.SessionID = "" // an attempt may have had several sessions
-	}
-	return d.List(ctx, Filter{BlockerScope: s})
+// Raised lists what is recorded for an attempt or, outside of runs, for a session; oldest first.
+func (d *Register) Raised(ctx context.Context, scope boulder.BlockerScope) (found []boulder.Blocker, err error) {
+	err = d.within(ctx, reading, scope, func(_ boulder.BlockerBook, all []boulder.Blocker) error {
+		found = slices.DeleteFunc(slices.Clone(all), func(b boulder.Blocker) bool { return b.Attempt != scope.Attempt })
+		return nil
+	})
+	return found, err
 }
 
-// Get returns the blocker with this id, in upper or lower case. Errors wrap [ErrNotFound].
+// Get returns the blocker outside of runs with this id, in upper or lower case. Errors wrap [ErrNotFound].
 func (d *Register) Get(ctx context.Context, id string) (b boulder.Blocker, err error) {
 	err = d.withRecord(ctx, reading, id, func(r *record) error {
 		b = r.Blocker

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -19,16 +20,15 @@ import (
 
 // model is a trivial implementation of a register.
 type model struct {
-	records   []boulder.Blocker
-	granted   map[string]bool // by sub-task and pattern
-	delivered map[string]bool // by id
-	off       map[string]bool // by session
+	records []boulder.Blocker
+	granted map[string]bool // by sub-task and pattern
+	off     map[string]bool // by session
 }
 
 const modelMax = 4
 
-// Under random operations of two processes, with a list that is writable or not, the register has the model's records.
-// In the end the list has all items, once each.
+// Under random operations of two processes, with a list that is writable or not, the register and the book of a run have
+// the model's records, which are ruled on in the same way. In the end the list has all items, once each.
 func TestRegisterAndModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -39,13 +39,17 @@ func TestRegisterAndModel(t *testing.T) {
 			c.Policy.Permissions = []Rule{{Permission: "bash", Pattern: "wait*", Action: AskMe, Wait: time.Minute}}
 		}
 		registers := []*Register{p.register(t, change), p.register(t, change)}
-		m := &model{granted: map[string]bool{}, delivered: map[string]bool{}, off: map[string]bool{}}
+		m := &model{granted: map[string]bool{}, off: map[string]bool{}}
+		book := &memory{clock: p.clock}
 		blocked := filepath.Join(p.dir, DefaultFile)
 		scopeOf := func() boulder.BlockerScope {
-			n := rapid.IntRange(0, 2).Draw(t, "session")
+			n := rapid.IntRange(0, 3).Draw(t, "session")
 			s := boulder.BlockerScope{SessionID: fmt.Sprintf("ses_%d", n)}
-			if n > 0 {
+			if n > 1 {
 				s.BoulderID, s.SubTaskID, s.Attempt = "01J", "api", n
+				for _, d := range registers {
+					d.Bind(s, book)
+				}
 			}
 			return s
 		}
@@ -58,7 +62,7 @@ func TestRegisterAndModel(t *testing.T) {
 				in.Options, in.ChosenOption, in.ChosenReasoning = []string{"a", "b"}, "a", "It is first."
 				at := scopeOf()
 				b, err := register().Raise(t.Context(), at, in)
-				if want, wantErr := m.raise(at, in, p.clock.now()); !errors.Is(err, wantErr) || !cmp.Equal(b, want) {
+				if want, wantErr := m.raise(at, in, p.clock.now()); !errors.Is(err, wantErr) || !cmp.Equal(b, want, cmpopts.IgnoreFields(b, "Key")) {
 					t.Fatalf("%+v, %v and not %+v, %v", b, err, want, wantErr)
 				}
 			},
@@ -72,26 +76,36 @@ func TestRegisterAndModel(t *testing.T) {
 				}
 			},
 			"settle": func(t *rapid.T) {
-				n := rapid.IntRange(1, len(m.records)+1).Draw(t, "number")
+				b := m.draw(t)
 				s := rapid.SampledFrom([]Settlement{skipped, answered("Yes."), allowed}).Draw(t, "settlement")
-				_, err := register().Settle(t.Context(), idOf(uint64(n)), s)
-				if want := m.settle(n, s, p.clock.now()); !errors.Is(err, want) {
+				var err error
+				if b.BoulderID != "" {
+					err = book.settle(register(), b.ID, s)
+				} else {
+					_, err = register().Settle(t.Context(), b.ID, s)
+				}
+				if want := m.settle(b.ID, s, p.clock.now()); !errors.Is(err, want) {
 					t.Fatalf("%v and not %v", err, want)
 				}
 			},
-			"deliver": func(t *rapid.T) {
-				found, err := register().List(t.Context(), Filter{BlockerScope: boulder.BlockerScope{BoulderID: "01J"}, Undelivered: true})
-				if want := m.undelivered(); err != nil || !slices.Equal(ids(found), want) {
-					t.Fatalf("%v and not %v, %v", ids(found), want, err)
+			"end of a wait": func(t *rapid.T) {
+				b, replied := m.draw(t), rapid.Bool().Draw(t, "replied")
+				err := register().EndWait(t.Context(), b.BlockerScope, b.ID, replied)
+				if want := m.endWait(b.ID, replied); !errors.Is(err, want) {
+					t.Fatalf("%v and not %v", err, want)
 				}
-				if len(found) > 0 {
-					id := rapid.SampledFrom(ids(found)).Draw(t, "id")
-					check(t, register().Delivered(t.Context(), id))
-					m.delivered[id] = true
+			},
+			"write": func(t *rapid.T) {
+				unwritten, err := register().Listed(t.Context(), "01J", book.since)
+				if info, _ := os.Lstat(blocked); info == nil || !info.IsDir() {
+					check(t, err)
+				}
+				if unwritten > 0 != (err != nil) {
+					t.Fatalf("%d are unwritten, %v", unwritten, err)
 				}
 			},
 			"switch": func(t *rapid.T) {
-				session := fmt.Sprintf("ses_%d", rapid.IntRange(0, 2).Draw(t, "session"))
+				session := fmt.Sprintf("ses_%d", rapid.IntRange(0, 3).Draw(t, "session"))
 				on := rapid.SampledFrom([]*bool{nil, nil, ptr(true), ptr(false)}).Draw(t, "on")
 				check(t, register().Switch(t.Context(), session, on))
 				m.off[session] = on != nil && !*on
@@ -113,20 +127,27 @@ func TestRegisterAndModel(t *testing.T) {
 			"unblock": func(t *rapid.T) { unblock(t, blocked) },
 			"": func(t *rapid.T) {
 				found, err := register().List(t.Context(), Filter{})
-				if diff := cmp.Diff(m.records, found, cmp.FilterPath(aboutAsk, cmp.Ignore())); err != nil || diff != "" {
-					t.Fatalf("%v (-want +got):\n%s", err, diff)
+				for boulderID, found := range map[string][]boulder.Blocker{"": found, "01J": book.all} {
+					if diff := cmp.Diff(m.of(boulderID), found, cmp.FilterPath(aboutAsk, cmp.Ignore())); err != nil || diff != "" {
+						t.Fatalf("%v (-want +got):\n%s", err, diff)
+					}
 				}
 			},
 		})
 		unblock(t, blocked)
 		check(t, register().Flush(t.Context()))
-		p.checkList(t, register())
+		unwritten, err := register().Listed(t.Context(), "01J", book.since)
+		check(t, err)
+		if unwritten != 0 {
+			t.Fatalf("%d are unwritten", unwritten)
+		}
+		p.checkList(t, append(listed(t, register(), Filter{}), book.all...))
 	})
 }
 
 // aboutAsk selects what the model leaves to other tests.
 func aboutAsk(path cmp.Path) bool {
-	return slices.Contains([]string{"Ask", "Until", "Question", "Context", "Category"}, path.Last().String()[1:])
+	return slices.Contains([]string{"Ask", "Key", "Grants", "Question", "Context", "Category"}, path.Last().String()[1:])
 }
 
 func unblock(t *rapid.T, path string) {
@@ -160,7 +181,11 @@ func (m *model) full(session string) bool {
 }
 
 func (m *model) add(at boulder.BlockerScope, b boulder.Blocker, now time.Time) boulder.Blocker {
-	b.ID, b.CreatedAt, b.Status = idOf(uint64(len(m.records)+1)), now, boulder.BlockerPending
+	prefix := "W"
+	if at.BoulderID != "" {
+		prefix = "B"
+	}
+	b.ID, b.CreatedAt, b.Status = fmt.Sprint(prefix, len(m.of(at.BoulderID))+1), now, boulder.BlockerPending
 	b.BlockerScope = at
 	m.records = append(m.records, b)
 	return b
@@ -172,7 +197,7 @@ func (m *model) raise(at boulder.BlockerScope, in boulder.Blocker, now time.Time
 	}
 	for _, b := range slices.Backward(m.records) {
 		if b.SessionID == at.SessionID && b.Ask == nil && text.Fold(b.Question) == text.Fold(in.Question) &&
-			text.Fold(b.Context) == text.Fold(in.Context) && now.Sub(b.CreatedAt) < 30*time.Second &&
+			text.Fold(b.Context) == text.Fold(in.Context) && (!b.Status.Settled() || now.Sub(b.CreatedAt) < 30*time.Second) &&
 			(b.Hard || !in.Hard) {
 			return b, nil
 		}
@@ -215,12 +240,11 @@ func (m *model) divert(at boulder.BlockerScope, pattern string, now time.Time) (
 	return m.add(at, b, now).ID, reply, nil
 }
 
-func (m *model) settle(n int, s Settlement, now time.Time) error {
-	if n > len(m.records) {
-		return ErrNotFound
-	}
-	b := &m.records[n-1]
+func (m *model) settle(id string, s Settlement, now time.Time) error {
+	b := m.get(id)
 	switch {
+	case b == nil:
+		return ErrNotFound
 	case b.Status.Settled():
 		return ErrSettled
 	case s.Allowed && b.Ask == nil:
@@ -233,11 +257,36 @@ func (m *model) settle(n int, s Settlement, now time.Time) error {
 	return nil
 }
 
-func (m *model) undelivered() (ids []string) {
-	for _, b := range m.records {
-		if b.Status.Settled() && b.BoulderID != "" && !m.delivered[b.ID] {
-			ids = append(ids, b.ID)
+func (m *model) endWait(id string, replied bool) error {
+	b := m.get(id)
+	if b == nil {
+		return ErrNotFound
+	}
+	b.Replied, b.Gone = b.Replied || replied, b.Gone || !replied
+	return nil
+}
+
+// draw returns a record, or one that does not exist.
+func (m *model) draw(t *rapid.T) boulder.Blocker {
+	none := boulder.Blocker{ID: "W99", BlockerScope: boulder.BlockerScope{SessionID: "ses_0"}}
+	return rapid.SampledFrom(append(slices.Clone(m.records), none)).Draw(t, "blocker")
+}
+
+func (m *model) get(id string) *boulder.Blocker {
+	for i := range m.records {
+		if m.records[i].ID == id {
+			return &m.records[i]
 		}
 	}
-	return ids
+	return nil
+}
+
+// of returns the records of a boulder or, without one, of the sessions outside of runs.
+func (m *model) of(boulderID string) (found []boulder.Blocker) {
+	for _, b := range m.records {
+		if b.BoulderID == boulderID {
+			found = append(found, b)
+		}
+	}
+	return found
 }

@@ -18,7 +18,9 @@ import (
 const stepEnv = "MANAGER_BLOCKERS_TEST_STEP"
 
 func init() {
-	roles = map[string]func(string) error{"wait-at-step": playWait, "file-limit": playFileLimit}
+	roles = map[string]func(string) error{
+		"wait-at-step": playWait, "wait-in-run": playWaitInRun, "file-limit": playFileLimit,
+	}
 }
 
 // actor prepares this test binary to play a role in a directory.
@@ -39,15 +41,41 @@ func (panicking) Fatal(args ...any)                 { panic(fmt.Sprint(args...))
 func (panicking) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func playWait(dir string) error {
-	d := (&project{dir, &clock{t: epoch}}).register(panicking{})
+	raise(panicking{}, waitAtStep(&project{dir, &clock{t: epoch}}), hardInput("Which?"))
+	return errors.New("it did not come to the step")
+}
+
+func playWaitInRun(dir string) error {
+	p := &project{dir, &clock{t: epoch}}
+	d := waitAtStep(p)
+	write(panicking{}, d, raiseInRun(panicking{}, p, d))
+	return errors.New("it did not come to the step")
+}
+
+func waitAtStep(p *project) *Register {
+	d := p.register(panicking{})
 	d.failpoint = func(step string) {
 		if step == os.Getenv(stepEnv) {
 			fmt.Println("there")
 			_, _ = io.Copy(io.Discard, os.Stdin)
 		}
 	}
-	raise(panicking{}, d, hardInput("Which?"))
-	return errors.New("it did not come to the step")
+	return d
+}
+
+// killAt runs a role in a process, and kills it at a step.
+func killAt(t *testing.T, step, role string, p *project) {
+	t.Helper()
+	cmd := actor(t, role, p.dir, stepEnv+"="+step)
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	check(t, errors.Join(inErr, outErr, cmd.Start()))
+	defer in.Close()
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "there\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	check(t, cmd.Process.Kill())
+	_ = cmd.Wait() // killed
 }
 
 // A process killed between two steps loses nothing committed, writes nothing twice, and blocks no other process.
@@ -57,23 +85,32 @@ func TestKill(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t)
-			cmd := actor(t, "wait-at-step", p.dir, stepEnv+"="+step)
-			in, inErr := cmd.StdinPipe()
-			out, outErr := cmd.StdoutPipe()
-			check(t, errors.Join(inErr, outErr, cmd.Start()))
-			defer in.Close()
-			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "there\n" {
-				t.Fatalf("%q, %v", line, err)
-			}
-			check(t, cmd.Process.Kill())
-			_ = cmd.Wait() // killed
+			killAt(t, step, "wait-at-step", p)
 			d := p.register(t)
 			if found := listed(t, d, Filter{}); len(found) != 1 {
 				t.Fatalf("%d records", len(found))
 			}
-			p.checkList(t, d)
+			p.checkList(t, listed(t, d, Filter{}))
 			raise(t, d, softInput("Who?"))
-			p.checkList(t, d)
+			p.checkList(t, listed(t, d, Filter{}))
+		})
+	}
+}
+
+// The same for what came up in a run: it is in the list once, however far the killed process came.
+func TestKillInRun(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"appending", "made", "opened", "appended"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			killAt(t, step, "wait-in-run", p)
+			d := p.register(t)
+			book := raiseInRun(t, newProject(t), d) // the same events, from the boulder's log
+			for range 2 {
+				write(t, d, book)
+				p.checkList(t, book.all)
+			}
 		})
 	}
 }
@@ -110,11 +147,11 @@ func playFileLimit(dir string) error {
 		return fmt.Errorf("%+v", s)
 	}
 	data := p.file(panicking{})
-	if len(data) != size || !strings.Contains(data, "**B1** Which?") {
+	if len(data) != size || !strings.Contains(data, "**W1** Which?") {
 		return fmt.Errorf("no item was cut in two: %q", data[size-room:])
 	}
 	limit(before)
-	b := mustGet(panicking{}, d, "B1")
+	b := mustGet(panicking{}, d, "W1")
 	if data = p.file(panicking{}); !strings.HasPrefix(data, theirs) || !strings.Contains(data, raisedItem(&b).Text) {
 		return errors.New("what people wrote is lost, or the item is not whole")
 	}

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -20,8 +17,8 @@ import (
 // Raise records what an agent reports with the tool, see [ReadInput]. It is on disk when Raise returns. Nothing was
 // recorded after an error: [*InputError], [ErrOff], [ErrTooMany], or one of the database.
 //
-// The same question and context (ignoring white space) in the same session within [Config.Cooldown] is a duplicate:
-// Raise returns the first record, unless only the new one blocks progress.
+// The same question and context (ignoring white space) in the same session is a duplicate until it is settled, and
+// within [Config.Cooldown]: Raise returns the first record, unless only the new one blocks progress.
 func (d *Register) Raise(ctx context.Context, scope boulder.BlockerScope, in boulder.Blocker) (b boulder.Blocker, err error) {
 	if err := cmp.Or(checkInput(in, &in.Hard, nil, nil), checkScope(scope)); err != nil {
 		return b, err
@@ -33,94 +30,42 @@ func (d *Register) Raise(ctx context.Context, scope boulder.BlockerScope, in bou
 	if on, err := d.on(ctx, scope); err != nil || !on { // a check that creates no database
 		return b, cmp.Or(err, ErrOff)
 	}
-	return d.storeOnce(ctx, &record{Blocker: raised}, d.cfg.Max, func(r *record) bool {
-		return r.SessionID == scope.SessionID && raised.CreatedAt.Sub(r.CreatedAt) < d.cfg.Cooldown && r.Ask == nil &&
-			(r.Hard || !raised.Hard) && text.Fold(r.Question) == text.Fold(raised.Question) &&
-			text.Fold(r.Context) == text.Fold(raised.Context)
-	})
-}
-
-// RaiseFor records a blocker of the verdict on a turn, once per turn, regardless of switches and [Config.Max].
-func (d *Register) RaiseFor(ctx context.Context, in boulder.Blocker, turn int) (boulder.Blocker, error) {
-	r := &record{Blocker: in, Same: hashed("turn", in.BoulderID, in.SubTaskID, strconv.Itoa(in.Attempt), strconv.Itoa(turn))}
-	r.Status, r.CreatedAt = boulder.BlockerPending, d.now()
-	d.sanitize(&r.Blocker)
-	r.Question, r.Context = text.Cut(r.Question, maxQuestion), text.Cut(r.Context, maxContext)
-	return d.storeOnce(ctx, r, math.MaxInt, func(old *record) bool { return old.Same == r.Same })
-}
-
-// storeOnce stores r, unless same matches existing records: then it returns the newest of them. See add for most.
-func (d *Register) storeOnce(ctx context.Context, r *record, most int, same func(*record) bool) (b boulder.Blocker, err error) {
-	err = d.with(ctx, making, func(tx *bolt.Tx) error {
-		all := d.readable(tx)
+	raised.Key = hashed("call", scope.SessionID, text.Fold(raised.Question), text.Fold(raised.Context))
+	err = d.within(ctx, making, scope, func(book boulder.BlockerBook, all []boulder.Blocker) (err error) {
 		for _, old := range slices.Backward(all) {
-			if same(old) {
-				r = old
+			recent := !old.Status.Settled() || raised.CreatedAt.Sub(old.CreatedAt) < d.cfg.Cooldown
+			if old.Key == raised.Key && recent && (old.Hard || !raised.Hard) {
+				b = old
 				return nil
 			}
 		}
-		return d.add(tx, all, r, most)
+		b, err = d.add(ctx, book, all, raised)
+		return err
 	})
 	if err != nil {
-		return b, err
+		return boulder.Blocker{}, err
 	}
-	b = r.Blocker
-	d.cfg.Logger.Info("blocker: recorded", "id", b.ID, "session", b.SessionID, "boulder", b.BoulderID,
-		"sub_task", b.SubTaskID, "category", b.Category, "hard", b.Hard)
 	return b, nil
 }
 
-// Adopt records a blocker from a register on another machine under its id, once. It fails if another scope has that id.
-func (d *Register) Adopt(ctx context.Context, b boulder.Blocker) error {
-	key, err := keyOf(b.ID)
-	if err != nil {
-		return err
-	}
-	r := &record{Blocker: b}
-	if b.Ask != nil {
-		r = d.recordOf(b)
-		r.ID = b.ID
-	}
-	return d.with(ctx, making, func(tx *bolt.Tx) error {
-		known := tx.Bucket(bucketRecords).Get(key)
-		if known == nil {
-			return put(tx, r)
-		}
-		old, err := decode(key, known)
-		if err == nil && old.BlockerScope != b.BlockerScope {
-			err = fmt.Errorf("%s is a blocker of boulder %s here, and of %s on another machine", b.ID, old.BoulderID, b.BoulderID)
-		}
-		return err
-	})
-}
-
-// readable returns the records, without unreadable ones: those must not keep an agent from reporting.
-func (d *Register) readable(tx *bolt.Tx) []*record {
-	all, err := records(tx)
-	if err != nil {
-		d.cfg.Logger.Warn("blockers: not read", "error", err)
-	}
-	return all
-}
-
-// add stores a record under a new id, unless its session already has most records.
-func (d *Register) add(tx *bolt.Tx, all []*record, r *record, most int) error {
+// add stores a blocker, unless its session already has as many as it may have.
+func (d *Register) add(ctx context.Context, book boulder.BlockerBook, all []boulder.Blocker, b boulder.Blocker) (boulder.Blocker, error) {
 	n := 0
 	for _, old := range all {
-		if old.SessionID == r.SessionID {
+		if old.SessionID == b.SessionID {
 			n++
 		}
 	}
-	if n >= most {
-		d.cfg.Logger.Warn("blocker: refused, too many", "session", r.SessionID, "blockers", n)
-		return fmt.Errorf("%w: it has %d", ErrTooMany, n)
+	if n >= d.cfg.Max {
+		d.cfg.Logger.Warn("blocker: refused, too many", "session", b.SessionID, "blockers", n)
+		return b, fmt.Errorf("%w: it has %d", ErrTooMany, n)
 	}
-	number, err := tx.Bucket(bucketRecords).NextSequence()
-	if err != nil {
-		return err
+	b, err := book.Raise(ctx, b)
+	if err == nil {
+		d.cfg.Logger.Info("blocker: recorded", "id", b.ID, "session", b.SessionID, "boulder", b.BoulderID,
+			"sub_task", b.SubTaskID, "category", b.Category, "hard", b.Hard)
 	}
-	r.ID = idOf(number)
-	return put(tx, r)
+	return b, err
 }
 
 // sanitize cleans the texts that come from outside, and then redacts them: control characters may have hidden a secret.
@@ -138,15 +83,16 @@ type Settlement struct {
 	Allowed bool
 }
 
-// Settle stores the user's decision and returns the blocker. The number of an option stands for that option. Errors
-// wrap [ErrNotFound], [ErrSettled] (with the stored blocker) or [ErrNoAnswer]. The caller then tells the boulder, if
-// any, and calls [Register.Delivered].
-func (d *Register) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
-	refuse := func(format string, args ...any) (boulder.Blocker, error) {
-		return b, fmt.Errorf("%w to %s: "+format, append([]any{ErrNoAnswer, id}, args...)...)
+// Check returns the settlement of a blocker as it is to be stored: without secrets, and with the text of an option for
+// its number. Errors wrap [ErrSettled] or [ErrNoAnswer].
+func (d *Register) Check(b *boulder.Blocker, s Settlement) (Settlement, error) {
+	refuse := func(format string, args ...any) (Settlement, error) {
+		return s, fmt.Errorf("%w to %s: "+format, append([]any{ErrNoAnswer, b.ID}, args...)...)
 	}
 	s.Answer = d.cfg.Redact(clean(s.Answer))
 	switch n, skip := utf8.RuneCountInString(s.Answer), s.Status == boulder.BlockerSkipped; {
+	case b.Status.Settled():
+		return s, fmt.Errorf("%s is %s: %w", b.ID, b.Status, ErrSettled)
 	case !s.Status.Settled():
 		return refuse("it cannot be settled as %q", s.Status)
 	case skip && (n > 0 || s.Allowed):
@@ -155,26 +101,30 @@ func (d *Register) Settle(ctx context.Context, id string, s Settlement) (b bould
 		return refuse("it is empty")
 	case n > maxAnswer:
 		return refuse("it has %d characters and may have %d: put it into a file of the project and name that", n, maxAnswer)
+	case s.Allowed && !b.AsksPermission():
+		return refuse("it asks for no permission, so there is none to give: answer it with a text")
 	}
+	s.Answer = chosen(b.Options, s.Answer)
+	return s, nil
+}
+
+// Settle stores the user's decision about a blocker outside of runs, and returns it. One of a run is settled by an order
+// to its boulder. Errors wrap [ErrNotFound] or are those of [Register.Check], with the stored blocker.
+func (d *Register) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
 	err = d.withRecord(ctx, changing, id, func(r *record) error {
 		b = r.Blocker
-		switch {
-		case b.Status.Settled():
-			return fmt.Errorf("%s is %s: %w", b.ID, b.Status, ErrSettled)
-		case s.Allowed && len(r.Grants) == 0:
-			_, err := refuse("it asks for no permission, so there is none to give: answer it with a text")
+		s, err := d.Check(&b, s)
+		if err != nil {
 			return err
 		}
-		r.Status, r.Answer, r.Allowed = s.Status, chosen(b.Options, s.Answer), s.Allowed
-		r.SettledAt = d.now()
+		r.Status, r.Answer, r.Allowed, r.SettledAt = s.Status, s.Answer, s.Allowed, d.now()
 		b = r.Blocker
 		return nil
 	})
-	if err != nil {
-		return b, err
+	if err == nil {
+		d.cfg.Logger.Info("blocker: settled", "id", b.ID, "status", b.Status, "allowed", b.Allowed)
 	}
-	d.cfg.Logger.Info("blocker: settled", "id", b.ID, "status", b.Status, "allowed", b.Allowed)
-	return b, nil
+	return b, err
 }
 
 // chosen replaces the displayed number of an option with its text. Any other answer stays.
@@ -185,17 +135,6 @@ func chosen(options []string, answer string) string {
 		return answer
 	}
 	return options[n-1]
-}
-
-// Delivered stores that the boulder has the answer. Idempotent.
-func (d *Register) Delivered(ctx context.Context, id string) error {
-	return d.withRecord(ctx, changing, id, func(r *record) error {
-		if !r.Status.Settled() {
-			return fmt.Errorf("%s is not settled, so there is nothing to deliver", r.ID)
-		}
-		r.Delivered = true
-		return nil
-	})
 }
 
 // Standing says who still needs an answer to a blocker.
@@ -234,7 +173,7 @@ func StandingOf(b *boulder.Blocker, t *boulder.SubTask, now time.Time) Standing 
 		return Over
 	case inRun && (t == nil || t.Status.Terminal()):
 		return Moot
-	case Waiting(b, now):
+	case b.Waiting(now) && (!inRun || b.Attempt == t.Attempts):
 		return Awaited
 	case !b.Hard:
 		return Choice
@@ -242,9 +181,4 @@ func StandingOf(b *boulder.Blocker, t *boulder.SubTask, now time.Time) Standing 
 		return Moot
 	}
 	return Awaited
-}
-
-// Waiting reports whether a session waits for the user's answer to OpenCode's ask.
-func Waiting(b *boulder.Blocker, now time.Time) bool {
-	return b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !b.Status.Settled() && b.Until.After(now)
 }

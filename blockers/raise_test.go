@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -26,13 +27,13 @@ func TestRaise(t *testing.T) {
 	in := softInput(" Which\r\nname? ")
 	got := raise(t, p.register(t), in)
 	want := boulder.Blocker{
-		ID:           "B1",
+		ID:           "W1",
 		BlockerScope: scope, Category: "question",
 		Question: "Which\nname?", Context: "It is a detail.", Options: []string{"first", "second", "third"},
 		ChosenOption: "second", ChosenReasoning: "It is the middle.", Status: boulder.BlockerPending, CreatedAt: epoch,
 	}
-	for _, b := range []boulder.Blocker{got, mustGet(t, p.register(t), "b1")} {
-		if diff := cmp.Diff(want, b); diff != "" {
+	for _, b := range []boulder.Blocker{got, mustGet(t, p.register(t), "w1")} {
+		if diff := cmp.Diff(want, b, cmpopts.IgnoreFields(boulder.Blocker{}, "Key")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -66,18 +67,18 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for name, err := range map[string]error{
-		"get": only(d.Get(ctx, "B1")), "settle": only(d.Settle(ctx, "B1", skipped)), "ruling": only(d.Ruling(ctx, "B1")),
-		"gone": d.Gone(ctx, "B1"), "delivered": d.Delivered(ctx, "B1"),
-		"no id": only(d.Get(ctx, "7")), "id 0": only(d.Get(ctx, "B0")), "id -1": only(d.Get(ctx, "B-1")),
+		"get": only(d.Get(ctx, "W1")), "settle": only(d.Settle(ctx, "W1", skipped)), "ruling": only(d.Ruling(ctx, scope, "W1")),
+		"end of a wait": d.EndWait(ctx, scope, "W1", true),
+		"no id":         only(d.Get(ctx, "7")), "id 0": only(d.Get(ctx, "W0")), "id -1": only(d.Get(ctx, "W-1")), "of a run": only(d.Get(ctx, "B1")),
 	} {
 		if !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	undelivered, err := d.List(ctx, Filter{Undelivered: true})
-	raised, raisedErr := d.Raised(ctx, scope)
-	check(t, errors.Join(err, raisedErr, d.Flush(ctx), d.Switch(ctx, "", nil)))
-	if n := len(undelivered) + len(raised) + len(listed(t, d, Filter{})); n != 0 || status(t, d).Switch != nil {
+	raised, err := d.Raised(ctx, scope)
+	unwritten, listErr := d.Listed(ctx, "01J", (&memory{}).since)
+	check(t, errors.Join(err, listErr, d.Flush(ctx), d.Switch(ctx, "", nil)))
+	if n := unwritten + len(raised) + len(listed(t, d, Filter{})); n != 0 || status(t, d).Switch != nil {
 		t.Errorf("%d records", n)
 	}
 	if entries, err := os.ReadDir(p.dir); err != nil || len(entries) > 0 {
@@ -103,7 +104,9 @@ func TestCap(t *testing.T) {
 		t.Errorf("without a number: %d", most)
 	}
 	hasty := p.register(t, func(c *Config) { c.Cooldown = -1 })
-	if first, again := raise(t, hasty, hardInput("Who?")), raise(t, hasty, hardInput("Who?")); first.ID == again.ID {
+	first := raise(t, hasty, hardInput("Who?"))
+	settle(t, hasty, first.ID, skipped)
+	if again := raise(t, hasty, hardInput("Who?")); first.ID == again.ID {
 		t.Errorf("without a cooldown: %s again", again.ID)
 	}
 }
@@ -136,7 +139,7 @@ func TestTenSessionsAtOnce(t *testing.T) {
 			t.Errorf("session %d has %d records, %v", s, len(found), err)
 		}
 	}
-	if p.checkList(t, d); strings.Count(p.file(t), "- [ ] ") != sessions*each {
+	if p.checkList(t, listed(t, d, Filter{})); strings.Count(p.file(t), "- [ ] ") != sessions*each {
 		t.Errorf("%d in the file", strings.Count(p.file(t), "- [ ] "))
 	}
 }
@@ -160,8 +163,8 @@ func TestSecrets(t *testing.T) {
 	a.Question, a.Context = key+"?", strings.Repeat("y", maxContext-20)+key
 	divert(t, d, a)
 	divert(t, d, question("que_1", key+"?", key))
-	settle(t, d, "B1", answered("use "+said))
-	settle(t, d, "B2", allowed)
+	settle(t, d, "W1", answered("use "+said))
+	settle(t, d, "W2", allowed)
 	if r := divert(t, d, a); r.Reply != boulder.ReplyAllowed {
 		t.Errorf("what was allowed is not: %+v", r)
 	}
@@ -178,62 +181,8 @@ func TestSecrets(t *testing.T) {
 	if err != nil || strings.Contains(logged.String(), "planted") || logged.Len() == 0 {
 		t.Errorf("%v, %s", err, &logged)
 	}
-	if b := mustGet(t, d, "B1"); b.Question != "it is [redacted]" || b.ChosenOption != "a [redacted]" ||
+	if b := mustGet(t, d, "W1"); b.Question != "it is [redacted]" || b.ChosenOption != "a [redacted]" ||
 		!slices.Equal(b.Options, []string{"a [redacted]", "b"}) {
 		t.Errorf("%+v", b)
-	}
-}
-
-// A blocker of a verdict is recorded even while off and beyond the limit of a session, and once for each turn.
-func TestRaiseFor(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	d := p.register(t, func(c *Config) { c.Enabled, c.Max = false, -1 })
-	in := boulder.Blocker{BlockerScope: scope, Category: boulder.BlockerOther, Question: "Solve the CAPTCHA", Context: "It said so.", Hard: true}
-	var got []string
-	for _, turn := range []int{2, 2, 4} {
-		b, err := d.RaiseFor(t.Context(), in, turn)
-		check(t, err)
-		if b.Question != in.Question || b.Context != in.Context || !b.Hard || b.Status != boulder.BlockerPending {
-			t.Errorf("%+v", b)
-		}
-		got = append(got, b.ID)
-	}
-	if want := []string{"B1", "B1", "B2"}; !slices.Equal(got, want) {
-		t.Errorf("recorded as %v, want %v", got, want)
-	}
-	settle(t, d, "B1", answered("done"))
-	if b, err := d.RaiseFor(t.Context(), in, 2); err != nil || b.Answer != "done" {
-		t.Errorf("asked again after the answer: %+v, %v", b, err)
-	}
-	if !strings.Contains(p.file(t), "Solve the CAPTCHA") {
-		t.Error("the list does not have it")
-	}
-}
-
-// A blocker from another machine keeps its id here. A permission allowed here is then allowed there.
-func TestAdopt(t *testing.T) {
-	t.Parallel()
-	there, here := newProject(t).register(t), newProject(t).register(t)
-	check(t, there.PassOver(t.Context(), "B4711000"))
-	ruled := divert(t, there, permission("r1", "git push"))
-	raised := mustGet(t, there, ruled.BlockerID)
-	for range 2 {
-		check(t, here.Adopt(t.Context(), raised))
-	}
-	if diff := cmp.Diff([]boulder.Blocker{raised}, listed(t, here, Filter{})); diff != "" || raised.ID != "B4711001" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if own := raise(t, here, softInput("Which?")); own.ID != "B1" {
-		t.Errorf("a blocker of this machine is %s", own.ID)
-	}
-	allowed := settle(t, here, raised.ID, Settlement{Status: boulder.BlockerAnswered, Allowed: true})
-	settle(t, there, raised.ID, Settlement{Status: allowed.Status, Allowed: allowed.Allowed})
-	if got := divert(t, there, permission("r2", "git push")); got.Reply != boulder.ReplyAllowed {
-		t.Errorf("what is allowed is ruled %+v", got)
-	}
-	raised.BoulderID = "another"
-	if err := here.Adopt(t.Context(), raised); err == nil || !strings.Contains(err.Error(), "another machine") {
-		t.Errorf("two blockers of one id: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 
@@ -15,25 +16,28 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
+// record is a blocker of a session outside of runs.
 type record struct {
 	boulder.Blocker `json:"blocker"`
-	// Delivered: the boulder has the answer.
-	Delivered bool `json:"delivered,omitempty"`
-	// Same identifies repeats of an ask or of a verdict on a turn. Like Grants, it is computed from the uncut ask.
-	Same string `json:"ask,omitempty"`
-	// Grants are the grant keys that the user gives by allowing the ask.
-	Grants []string `json:"grants,omitempty"`
 	// Listed is the latest status that blockers.md shows; empty: not listed yet.
 	Listed boulder.BlockerStatus `json:"listed,omitempty"`
 }
 
-func idOf(n uint64) string { return "B" + strconv.FormatUint(n, 10) }
+// prefix begins the ids of these blockers; those of runs begin with another letter.
+const prefix = "W"
+
+func idOf(n uint64) string { return prefix + strconv.FormatUint(n, 10) }
+
+// Outside reports whether an id is that of a blocker outside of runs.
+func Outside(id string) bool {
+	return strings.HasPrefix(strings.ToUpper(strings.TrimSpace(id)), prefix)
+}
 
 func keyOf(id string) ([]byte, error) {
-	digits, ok := strings.CutPrefix(strings.ToUpper(strings.TrimSpace(id)), "B")
+	digits, ok := strings.CutPrefix(strings.ToUpper(strings.TrimSpace(id)), prefix)
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if !ok || err != nil || n == 0 {
-		return nil, fmt.Errorf("%w: %q (an id is B1, B2, …)", ErrNotFound, id)
+		return nil, fmt.Errorf("%w: %q (an id is B1, B2, … or W1, W2, …)", ErrNotFound, id)
 	}
 	return binary.BigEndian.AppendUint64(nil, n), nil
 }
@@ -106,15 +110,45 @@ func (d *Register) withRecord(ctx context.Context, how access, id string, fn fun
 	return err
 }
 
-// PassOver reserves the ids up to this one. Boulders refer to blockers by id, and may know ids that are missing here:
-// they were imported, or the database was moved away.
-func (d *Register) PassOver(ctx context.Context, id string) error {
+// outside is the book of a session outside of runs, within a transaction.
+type outside struct {
+	log     *slog.Logger
+	tx      *bolt.Tx
+	session string
+}
+
+// Blockers leaves out unreadable ones: those must not keep an agent from reporting.
+func (o outside) Blockers(context.Context) (found []boulder.Blocker, _ error) {
+	all, err := records(o.tx)
+	if err != nil {
+		o.log.Warn("blockers: not read", "error", err)
+	}
+	for _, r := range all {
+		if r.SessionID == o.session {
+			found = append(found, r.Blocker)
+		}
+	}
+	return found, nil
+}
+
+func (o outside) Raise(_ context.Context, b boulder.Blocker) (boulder.Blocker, error) {
+	number, err := o.tx.Bucket(bucketRecords).NextSequence()
+	if err != nil {
+		return b, err
+	}
+	b.ID = idOf(number)
+	return b, put(o.tx, &record{Blocker: b})
+}
+
+func (o outside) EndWait(_ context.Context, id string, replied bool) error {
 	key, err := keyOf(id)
 	if err != nil {
 		return err
 	}
-	return d.with(ctx, making, func(tx *bolt.Tx) error {
-		b := tx.Bucket(bucketRecords)
-		return b.SetSequence(max(b.Sequence(), binary.BigEndian.Uint64(key)))
-	})
+	r, err := decode(key, o.tx.Bucket(bucketRecords).Get(key))
+	if err != nil {
+		return err
+	}
+	r.Replied, r.Gone = r.Replied || replied, r.Gone || !replied
+	return put(o.tx, r)
 }

@@ -1,9 +1,9 @@
-// Package blockers keeps what only the user can answer: questions that agents report with the blocker tool, and
+// Package blockers takes what only the user can answer: questions that agents report with the blocker tool, and
 // permissions and questions that OpenCode asked for while the user was away.
 //
-// A [Register] records each twice: in its own database, the truth, and in blockers.md, which the user may edit. It
-// rules on asks by a [Policy], takes the user's answers, and knows which ones have not reached their sub-task. Any
-// number of processes may share the files: each operation waits for the database, opens it, and closes it again.
+// A [Register] rules on them by a [Policy], in the same way for all sessions. What it records for a sub-task of a run is
+// an event of its boulder, see [Register.Bind]. For all other sessions it has a small database, which any process opens
+// for a moment; the switches are in there too, and how much of which boulder blockers.md has.
 package blockers
 
 import (
@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -27,17 +28,17 @@ import (
 )
 
 const (
-	// FileName is the database in the state directory.
+	// FileName is the database in the state directory, of blockers outside of runs.
 	FileName = "blockers.db"
 	// DefaultFile is the list for people, in the project.
 	DefaultFile = "blockers.md"
 
-	schemaVersion = 2
+	schemaVersion = 3
 	// patience is how long an operation waits for others, which take milliseconds each.
 	patience = 5 * time.Second
 )
 
-// The database, as buckets (name/) and keys. A number is 8 bytes, big endian; B7 has the number 7.
+// The database, as buckets (name/) and keys. A number is 8 bytes, big endian; W7 has the number 7.
 //
 //	meta/
 //	    schema                       version of this tree, decimal
@@ -45,9 +46,12 @@ const (
 //	    <number>                     record (JSON)
 //	switches/
 //	    project, session/<session>   "on" or "off"
+//	listed/
+//	    <boulder>                    the event up to which blockers.md has its blockers and answers, decimal
 var (
 	bucketRecords  = []byte("records")
 	bucketSwitches = []byte("switches")
+	bucketListed   = []byte("listed")
 )
 
 // Config of a [Register]. Root is required.
@@ -59,7 +63,7 @@ type Config struct {
 	Enabled bool
 	// Max is how many blockers one session may have. Defaults to 50 (seed 003, maxBlockersPerRun); below 0: none.
 	Max int
-	// Cooldown is how long a repeated question is a duplicate. Defaults to 30 s (seed 003, FR-019); below 0: never.
+	// Cooldown is how long a repeat of a settled question is a duplicate. Defaults to 30 s (seed 003, FR-019); below 0: never.
 	Cooldown time.Duration
 	Policy   Policy
 	// Marker is what a diverted agent writes when nothing is left to do. Defaults to [boulder.DoneMarker].
@@ -75,6 +79,8 @@ type Config struct {
 var (
 	// ErrOff means that diversion is off. Nothing was recorded.
 	ErrOff = errors.New("the blocker diverter is off; nothing was recorded")
+	// ErrOver means that the turn of the sub-task is over. Nothing was recorded.
+	ErrOver = errors.New("the turn is over; nothing was recorded")
 	// ErrTooMany means that the session has [Config.Max] blockers. Nothing was recorded.
 	ErrTooMany = errors.New("this session has as many blockers as it may have; nothing was recorded")
 	// ErrNotFound means that no blocker has this id.
@@ -85,14 +91,77 @@ var (
 	ErrNoAnswer = errors.New("that is no answer")
 )
 
-// Register records and answers blockers. Safe for concurrent use. Methods wait up to five seconds for the database,
-// then fail with [store.ErrHeld]. A damaged or foreign file is left alone ([store.ErrUnusable], [store.VersionError]).
+// Register records blockers. Safe for concurrent use. Methods wait up to five seconds for the database, then fail with
+// [store.ErrHeld]. A damaged or foreign file is left alone ([store.ErrUnusable], [store.VersionError]).
 type Register struct {
 	cfg      Config
 	path     string // of the database
 	patience time.Duration
 	// failpoint is called between steps, by name, for tests that end the process there.
 	failpoint func(step string)
+
+	mu    sync.Mutex
+	turns map[boulder.BlockerScope]*turn // those at work, see turnOf
+}
+
+// turn is a turn of a sub-task. Its lock is held while something is recorded.
+type turn struct {
+	sync.Mutex
+	book boulder.BlockerBook // nil once it is over
+}
+
+// Bind makes book take what an attempt records, until unbind is called: before a turn begins, and after it. unbind
+// waits for what is being recorded; what comes later is refused with [ErrOver].
+func (d *Register) Bind(scope boulder.BlockerScope, book boulder.BlockerBook) (unbind func()) {
+	key, t := turnOf(scope), &turn{book: book}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.turns[key] = t
+	return func() {
+		t.Lock()
+		t.book = nil
+		t.Unlock()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.turns[key] == t {
+			delete(d.turns, key)
+		}
+	}
+}
+
+// turnOf returns the key of an attempt's turn, which may have several sessions.
+func turnOf(scope boulder.BlockerScope) boulder.BlockerScope {
+	scope.SessionID, scope.Diverted = "", false
+	return scope
+}
+
+// within calls fn with the book of a scope and what is in it: one call at a time for each turn and, outside of runs, for
+// all processes. There, [access] says what happens if there is no database.
+func (d *Register) within(
+	ctx context.Context, how access, scope boulder.BlockerScope, fn func(boulder.BlockerBook, []boulder.Blocker) error,
+) error {
+	run := func(book boulder.BlockerBook) error {
+		all, err := book.Blockers(ctx)
+		if err != nil {
+			return err
+		}
+		return fn(book, all)
+	}
+	if scope.BoulderID == "" {
+		return d.with(ctx, how, func(tx *bolt.Tx) error { return run(outside{d.cfg.Logger, tx, scope.SessionID}) })
+	}
+	d.mu.Lock()
+	t := d.turns[turnOf(scope)]
+	d.mu.Unlock()
+	if t == nil {
+		return ErrOver
+	}
+	t.Lock()
+	defer t.Unlock()
+	if t.book == nil {
+		return ErrOver
+	}
+	return run(t.book)
 }
 
 // Open validates cfg and returns a register. It neither reads nor creates files; the first record creates them.
@@ -123,7 +192,9 @@ func Open(cfg Config) (*Register, error) {
 	}
 	cfg.File = filepath.Clean(cfg.File)
 	path := filepath.Join(cfg.Root, store.DirName, FileName)
-	return &Register{cfg: cfg, path: path, patience: patience, failpoint: func(string) {}}, nil
+	return &Register{
+		cfg: cfg, path: path, patience: patience, failpoint: func(string) {}, turns: map[boulder.BlockerScope]*turn{},
+	}, nil
 }
 
 // Diversion returns what agents are told while they are diverted.
@@ -161,7 +232,7 @@ const (
 	making                 // creates the database
 )
 
-// with runs fn on the open database, and syncs its changes. Then it flushes; a failure of that is only logged.
+// with runs fn on the open database, and syncs its changes. Then it flushes, which may fail: that is only logged.
 func (d *Register) with(ctx context.Context, how access, fn func(*bolt.Tx) error) error {
 	var fnErr error // other errors are about the file
 	lacking := false
@@ -219,7 +290,7 @@ func (d *Register) open(ctx context.Context, how access) (*boltfile.DB, error) {
 		wait = min(wait, time.Until(end))
 	}
 	db, err := boltfile.Open(d.path, boltfile.Tree{
-		Version: schemaVersion, Buckets: []string{string(bucketRecords), string(bucketSwitches)},
+		Version: schemaVersion, Buckets: []string{string(bucketRecords), string(bucketSwitches), string(bucketListed)},
 	}, boltfile.Options{ReadOnly: how == reading, Timeout: max(wait, 1), Logger: d.cfg.Logger})
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)

@@ -2,6 +2,8 @@ package blockers
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,18 +19,15 @@ func TestSettle(t *testing.T) {
 	p := newProject(t)
 	d := p.register(t)
 	raise(t, d, hardInput("One?"))
-	if err := d.Delivered(t.Context(), "B1"); err == nil {
-		t.Error("what nobody has settled is delivered")
-	}
 	p.clock.pass(time.Hour)
-	b := settle(t, d, "b1", answered(" Yes.\r\nDo. "))
+	b := settle(t, d, "w1", answered(" Yes.\r\nDo. "))
 	if b.Status != boulder.BlockerAnswered || b.Answer != "Yes.\nDo." || !b.SettledAt.Equal(epoch.Add(time.Hour)) {
 		t.Errorf("%+v", b)
 	}
-	if diff := cmp.Diff(b, mustGet(t, p.register(t), "B1")); diff != "" {
+	if diff := cmp.Diff(b, mustGet(t, p.register(t), "W1")); diff != "" {
 		t.Error(diff)
 	}
-	if b, err := d.Settle(t.Context(), "B1", skipped); !errors.Is(err, ErrSettled) || b.Answer != "Yes.\nDo." {
+	if b, err := d.Settle(t.Context(), "W1", skipped); !errors.Is(err, ErrSettled) || b.Answer != "Yes.\nDo." {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
@@ -67,38 +66,35 @@ func TestSettlementsThatAreRefused(t *testing.T) {
 		"has 4001 characters and may have 4000": answered(strings.Repeat("é", 4001)),
 		"there is none to give":                 {Status: boulder.BlockerAnswered, Allowed: true, Answer: "Yes."},
 	} {
-		for _, id := range []string{"B1", "B2"} {
+		for _, id := range []string{"W1", "W2"} {
 			if _, err := d.Settle(t.Context(), id, s); !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), want) ||
 				!strings.HasPrefix(err.Error(), "that is no answer to "+id+": ") || mustGet(t, d, id).Status != boulder.BlockerPending {
 				t.Errorf("%+v: %v", s, err)
 			}
 		}
 	}
-	b := settle(t, d, "B1", answered(strings.Repeat("é", 4000)))
-	order := boulder.Order{Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer}
+	b := settle(t, d, "W1", answered(strings.Repeat("é", 4000)))
+	order := boulder.Order{Do: boulder.OrderSettle, SubTaskID: "api", BlockerID: b.ID, Text: b.Answer}
 	if err := order.Validate(); err != nil {
-		t.Errorf("what is taken as an answer cannot be handed over: %v", err)
+		t.Errorf("what is taken as an answer is no order: %v", err)
 	}
 }
 
-// Each filter finds what it says, oldest first, alone and combined.
-func TestList(t *testing.T) {
+// Each filter finds what it says, oldest first, alone and combined: of runs and outside of them.
+func TestFilter(t *testing.T) {
 	t.Parallel()
-	d := newProject(t).register(t)
 	at := func(boulderID, subTask string, attempt int, session string) boulder.BlockerScope {
 		return boulder.BlockerScope{BoulderID: boulderID, SubTaskID: subTask, Attempt: attempt, SessionID: session}
 	}
+	var all []boulder.Blocker
 	for i, s := range []boulder.BlockerScope{
 		at("b", "z", 1, "s1"), at("b", "a", 2, "s2"), at("b", "a", 1, "s1"), at("b2", "a", 1, "s3"), at("", "", 0, "s1"),
 		at("b", "a", 256, "s4"), at("b", "ab", 1, "s4"),
 	} {
-		in := softInput("Which?" + idOf(uint64(i)))
-		in.Hard = i%2 == 0
-		_, err := d.Raise(t.Context(), s, in)
-		check(t, err)
+		b := boulder.Blocker{ID: fmt.Sprint("B", i+1), BlockerScope: s, Hard: i%2 == 0, Status: boulder.BlockerPending}
+		all = append(all, b)
 	}
-	settle(t, d, "B2", answered("Yes."))
-	settle(t, d, "B3", skipped)
+	all[1].Status, all[2].Status = boulder.BlockerAnswered, boulder.BlockerSkipped
 	for _, c := range []struct {
 		filter Filter
 		want   string
@@ -111,13 +107,39 @@ func TestList(t *testing.T) {
 		{Filter{Status: boulder.BlockerSkipped, BlockerScope: at("b", "", 0, "")}, "B3"}, {Filter{Status: "other"}, ""},
 		{Filter{Hard: ptr(true)}, "B1 B3 B5 B7"}, {Filter{Hard: ptr(false), Status: boulder.BlockerPending}, "B4 B6"},
 	} {
-		if got := strings.Join(ids(listed(t, d, c.filter)), " "); got != c.want {
+		got := slices.DeleteFunc(slices.Clone(all), func(b boulder.Blocker) bool { return !c.filter.Match(&b) })
+		if got := strings.Join(ids(got), " "); got != c.want {
 			t.Errorf("%+v: %s and not %s", c.filter, got, c.want)
 		}
 	}
-	for want, s := range map[string]boulder.BlockerScope{"B2": at("b", "a", 2, "s9"), "B1 B3 B5": at("", "", 0, "s1")} {
+}
+
+// Those of an attempt are in the book of its turn, whichever session asked; all others in the register, by session.
+func TestListAndRaised(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	d := p.register(t)
+	later := inRun
+	later.Attempt = 3
+	d.Bind(later, p.turn(d, inRun))
+	subAgent := inRun
+	subAgent.SessionID = "ses_sub"
+	other := boulder.BlockerScope{SessionID: "ses_other"}
+	for i, s := range []boulder.BlockerScope{inRun, scope, subAgent, other, scope, later} {
+		_, err := d.Raise(t.Context(), s, hardInput(fmt.Sprintf("Question %d?", i)))
+		check(t, err)
+	}
+	for want, s := range map[string]boulder.BlockerScope{"B1 B2": inRun, "B3": later, "W1 W3": scope, "W2": other} {
 		if found, err := d.Raised(t.Context(), s); err != nil || strings.Join(ids(found), " ") != want {
 			t.Errorf("%+v: %v and not %s, %v", s, ids(found), want, err)
+		}
+	}
+	settle(t, d, "W2", skipped)
+	for want, f := range map[string]Filter{
+		"W1 W2 W3": {}, "W1 W3": {BlockerScope: scope}, "W2": {Status: boulder.BlockerSkipped}, "": {BlockerScope: inRun},
+	} {
+		if got := strings.Join(ids(listed(t, d, f)), " "); got != want {
+			t.Errorf("%+v: %s and not %s", f, got, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestStandingOf(t *testing.T) {
 	}
 	asked := func(until time.Time) boulder.Blocker {
 		b := of(false)
-		b.Ask, b.Until = &boulder.Ask{Reply: boulder.ReplyWaiting}, until
+		b.Ask, b.Until = &boulder.Ask{}, until
 		return b
 	}
 	alone := func(b boulder.Blocker) boulder.Blocker {
@@ -45,7 +45,8 @@ func TestStandingOf(t *testing.T) {
 		"hard, the boulder is over":   {of(true), nil, Moot},
 		"answered":                    {answered, parked, Over},
 		"answered, over":              {answered, nil, Over},
-		"a session waits":             {asked(now.Add(time.Second)), again, Awaited},
+		"a session waits":             {asked(now.Add(time.Second)), task(boulder.SubTaskInProgress, 1), Awaited},
+		"one of before waited":        {asked(now.Add(time.Second)), again, Choice},
 		"its time is up":              {asked(now), again, Choice},
 		"its time is up, and it over": {asked(now.Add(time.Second)), nil, Moot},
 		"hard, outside of a run":      {alone(of(true)), nil, Awaited},

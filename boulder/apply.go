@@ -48,6 +48,7 @@ var eventTypes = []eventType{
 	event("keep", true, (*State).kept),
 	event("archived", false, (*State).archived),
 	ofAttempt("blocker", true, (*State).blockerRaised, AttemptExecuting, AttemptMonitoring),
+	ofAttempt("wait-ended", false, (*State).waitEnded, AttemptExecuting, AttemptMonitoring),
 	event("blocker-settled", true, (*State).blockerSettled),
 	event("usage", true, (*State).usage),
 	event("subtask-done", true, (*State).subTaskDone),

@@ -106,12 +106,12 @@ func (s *State) droppable(b SubTaskDone) error {
 		return err
 	case b.Completed || b.AttemptStatus != AttemptCancelled:
 		return fmt.Errorf("sub-task %q cannot be %s with an attempt that is %s", t.ID, b.Status, b.AttemptStatus)
-	case b.ByPerson && b.Status == SubTaskSkipped:
+	case b.ByUser && b.Status == SubTaskSkipped:
 		if t.Status.satisfies() || t.Status == SubTaskSuperseded {
 			return fmt.Errorf("sub-task %q is %s", t.ID, t.Status)
 		}
 		return s.undoable(t)
-	case b.ByPerson:
+	case b.ByUser:
 		if t.Status.Terminal() {
 			return fmt.Errorf("sub-task %q is %s", t.ID, t.Status)
 		}

@@ -9,7 +9,7 @@ import (
 
 func byHand(id string, status SubTaskStatus) Body {
 	return SubTaskDone{
-		AttemptRef: AttemptRef{SubTaskID: id}, Status: status, AttemptStatus: AttemptCancelled, ByPerson: true,
+		AttemptRef: AttemptRef{SubTaskID: id}, Status: status, AttemptStatus: AttemptCancelled, ByUser: true,
 		Summary: "the user said so",
 	}
 }

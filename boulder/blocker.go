@@ -2,6 +2,7 @@ package boulder
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -45,10 +46,10 @@ const (
 // Settled reports whether no answer is awaited any more.
 func (s BlockerStatus) Settled() bool { return s == BlockerAnswered || s == BlockerSkipped }
 
-// Blocker is what only the user can answer: an agent's question or permission request. The database of package blockers
-// holds it; a boulder keeps an extract of those of its own sub-tasks, see [RaisedBlocker].
+// Blocker is what only the user can answer: an agent's question or permission request. One of a run is its event
+// [BlockerRaised], and what its sub-task keeps of that; package blockers stores those of sessions outside of runs.
 type Blocker struct {
-	ID string `json:"id"` // B1, B2, …; unique in the project
+	ID string `json:"id"` // unique in the project: B1, B2, … of runs, W1, W2, … of other sessions
 	BlockerScope
 
 	Category BlockerCategory `json:"category"`
@@ -65,15 +66,20 @@ type Blocker struct {
 	Answer    string        `json:"answer,omitempty"`
 	Allowed   bool          `json:"allowed,omitempty"` // the permission is granted for the rest of the sub-task
 	Until     time.Time     `json:"until,omitzero"`    // end of the session's wait for the user; then it is diverted
+	Gone      bool          `json:"gone,omitempty"`    // that wait ended before: it was aborted, or another client replied
+	Replied   bool          `json:"replied,omitempty"` // the waiting session got the whole answer: no prompt repeats it
 	CreatedAt time.Time     `json:"created_at"`
 	SettledAt time.Time     `json:"settled_at,omitzero"`
+	Seq       uint64        `json:"seq,omitempty"` // event that settled it, and that later prompts report; 0 outside of runs
+
+	Key    string   `json:"same,omitempty"`   // equal for repeats of an ask or a call
+	Grants []string `json:"grants,omitempty"` // keys of what the user permits by allowing it
 }
 
-// Replied reports whether the agent received the user's answer as the reply to its ask: in time, in a session that
-// still waited. OpenCode takes no text with a granted permission.
-func (b *Blocker) Replied() bool {
-	inSession := b.Ask != nil && (b.Ask.Reply == ReplyDiverted || b.Ask.Reply == ReplyAllowed)
-	return inSession && b.Status.Settled() && !b.SettledAt.After(b.Until) && (!b.Allowed || b.Answer == "")
+// Waiting reports whether a session waits for the answer at this time. One of a run waits only while its attempt is at
+// work, which its sub-task shows.
+func (b *Blocker) Waiting(now time.Time) bool {
+	return !b.Status.Settled() && !b.Gone && now.Before(b.Until)
 }
 
 // AskKind is what OpenCode asks the user for.
@@ -92,19 +98,17 @@ type Ask struct {
 	Permission string   `json:"permission,omitempty"`
 	Patterns   []string `json:"patterns,omitempty"`
 	// Tool and Arguments are those of the waiting call, if known.
-	Tool      string   `json:"tool,omitempty"`
-	Arguments string   `json:"arguments,omitempty"`
-	Reply     AskReply `json:"reply"` // what the agent received
+	Tool      string `json:"tool,omitempty"`
+	Arguments string `json:"arguments,omitempty"`
 }
 
-// AskReply is how an ask was answered.
+// AskReply is how an ask is answered.
 type AskReply string
 
 const (
 	ReplyDiverted AskReply = "diverted" // refused, with advice to continue with something else
 	ReplyAllowed  AskReply = "allowed"
 	ReplyWaiting  AskReply = "waiting" // the user may answer until [Blocker.Until]
-	ReplyGone     AskReply = "gone"    // the session no longer waited: aborted, or refused together with another ask
 )
 
 // BlockerScope says where a blocker came up. Outside a run, only the session is set.
@@ -115,6 +119,12 @@ type BlockerScope struct {
 	SessionID string `json:"session_id,omitempty"`
 	Diverted  bool   `json:"-"` // [Settings.Diverted] of the boulder
 }
+
+// Limits on a blocker's texts, in characters.
+const (
+	MaxQuestion = 2_000
+	MaxContext  = 10_000
+)
 
 // BlockerTool is the tool for reporting blockers, as OpenCode names tool "blocker" of the server "manager".
 const BlockerTool = "manager_blocker"
@@ -143,6 +153,16 @@ type BlockerCall struct {
 	Input  json.RawMessage
 }
 
+// BlockerBook keeps the blockers of one sub-task or, outside of runs, of one session.
+type BlockerBook interface {
+	// Blockers returns those that are stored, oldest first.
+	Blockers(ctx context.Context) ([]Blocker, error)
+	// Raise stores a blocker, and returns it with its id.
+	Raise(ctx context.Context, b Blocker) (Blocker, error)
+	// EndWait stores that the session does not wait for the answer any more; replied: as it has it.
+	EndWait(ctx context.Context, id string, replied bool) error
+}
+
 // Ruling is the reply to an ask.
 type Ruling struct {
 	BlockerID string   // of the record; empty if the policy allows the ask without one
@@ -156,24 +176,18 @@ type Ruling struct {
 // AsksPermission reports whether the blocker records a permission request.
 func (b *Blocker) AsksPermission() bool { return b.Ask != nil && b.Ask.Kind == AskPermission }
 
-// RaisedBlocker is the extract of a blocker that its sub-task keeps.
-type RaisedBlocker struct {
-	ID       string        `json:"id"`
-	Escape   bool          `json:"escape,omitempty"` // its category is [BlockerEscape]
-	Attempt  int           `json:"attempt"`
-	Hard     bool          `json:"blocks_progress,omitempty"`
-	Question string        `json:"question"`         // at most 500 characters: every snapshot repeats it
-	Choice   string        `json:"choice,omitempty"` // of a soft blocker; at most 500 characters
-	Status   BlockerStatus `json:"status"`
-	Answer   string        `json:"answer,omitempty"`
-	Allowed  bool          `json:"allowed,omitempty"`
-	Seq      uint64        `json:"seq,omitempty"` // event that settled it, and that later prompts report; 0 before
-}
-
 // BlockerRaised records a sub-task's blocker: raised by its agent, before the turn's end, or because of the verdict.
 type BlockerRaised struct {
 	AttemptRef
-	Blocker Blocker `json:"blocker"`
+	Blocker Blocker `json:"blocker"` // its id is given when this is applied
+}
+
+// WaitEnded says that the session of an attempt no longer waits for the answer to a blocker: it has it, or it was
+// aborted, or another client of the server replied.
+type WaitEnded struct {
+	AttemptRef
+	BlockerID string `json:"blocker_id"`
+	Replied   bool   `json:"replied,omitempty"` // see [Blocker.Replied]
 }
 
 // BlockerSettled gives the user's answer to the sub-task, and queues it again if it waited for nothing else.
@@ -186,12 +200,12 @@ type BlockerSettled struct {
 }
 
 // AwaitedBy returns the unsettled hard blockers of an attempt.
-func (t *SubTask) AwaitedBy(attempt int) []RaisedBlocker {
-	return filter(t.Blockers, func(b RaisedBlocker) bool { return b.Hard && b.Attempt == attempt && !b.Status.Settled() })
+func (t *SubTask) AwaitedBy(attempt int) []Blocker {
+	return filter(t.Blockers, func(b Blocker) bool { return b.Hard && b.Attempt == attempt && !b.Status.Settled() })
 }
 
 // Awaited says what the user has to answer before a sub-task continues. There must be at least one blocker.
-func Awaited(blockers []RaisedBlocker) string {
+func Awaited(blockers []Blocker) string {
 	question := strings.Join(strings.Fields(blockers[0].Question), " ") // an agent's text must not add lines
 	text := fmt.Sprintf("an answer to %s: %s", blockers[0].ID, question)
 	if more := len(blockers) - 1; more > 0 {
@@ -201,8 +215,8 @@ func Awaited(blockers []RaisedBlocker) string {
 }
 
 // SettledSince returns the blockers that the user settled after event afterSeq.
-func (t *SubTask) SettledSince(afterSeq uint64) []RaisedBlocker {
-	return filter(t.Blockers, func(b RaisedBlocker) bool { return b.Status.Settled() && b.Seq > afterSeq })
+func (t *SubTask) SettledSince(afterSeq uint64) []Blocker {
+	return filter(t.Blockers, func(b Blocker) bool { return b.Status.Settled() && b.Seq > afterSeq })
 }
 
 func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
@@ -216,14 +230,12 @@ func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
 	if t.blocker(raised.ID) >= 0 {
 		return fmt.Errorf("blocker %s of sub-task %q is known", raised.ID, t.ID)
 	}
-	kept := RaisedBlocker{
-		ID: raised.ID, Escape: raised.Category == BlockerEscape, Attempt: b.Attempt, Hard: raised.Hard, Status: BlockerPending,
-		Question: excerpt(raised.Question), Choice: excerpt(raised.ChosenOption),
+	if raised.Status != BlockerPending {
+		return fmt.Errorf("blocker %s is %q: it was just raised", raised.ID, raised.Status)
 	}
-	if raised.Status.Settled() { // the user answered before this event
-		kept.Status, kept.Answer, kept.Allowed, kept.Seq = raised.Status, raised.Answer, raised.Allowed, e.Seq
-	}
-	t.Blockers, t.UpdatedAt = append(slices.Clone(t.Blockers), kept), e.Time
+	raised.BoulderID, raised.SubTaskID, raised.Attempt = e.BoulderID, t.ID, b.Attempt
+	t.Blockers, t.UpdatedAt = append(slices.Clone(t.Blockers), raised), e.Time
+	s.Boulder.Raised++
 	if o.Attempt.Status == AttemptMonitoring { // the counted verdicts led to this blocker
 		t.NeedsUser = 0
 	}
@@ -251,7 +263,7 @@ func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
 	waited := len(t.AwaitedBy(t.Attempts)) > 0
 	t.Blockers = slices.Clone(t.Blockers)
 	of := &t.Blockers[i]
-	of.Status, of.Answer, of.Allowed, of.Seq = b.Status, b.Answer, b.Allowed, e.Seq
+	of.Status, of.Answer, of.Allowed, of.SettledAt, of.Seq = b.Status, b.Answer, b.Allowed, e.Time, e.Seq
 	t.UpdatedAt = e.Time
 	if t.Parked && waited && len(t.AwaitedBy(t.Attempts)) == 0 {
 		if s.Boulder.WaitsFor == t.ID {
@@ -259,6 +271,24 @@ func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
 		}
 		s.requeue(e, t, nil)
 	}
+	return nil
+}
+
+func (s *State) waitEnded(e *Event, o *Open, b WaitEnded) error {
+	t := o.SubTask
+	i := t.blocker(b.BlockerID)
+	switch {
+	case i < 0 || t.Blockers[i].Attempt != b.Attempt:
+		return fmt.Errorf("attempt %d of sub-task %q has no blocker %q", b.Attempt, t.ID, b.BlockerID)
+	case !b.Replied && t.Blockers[i].Until.IsZero():
+		return fmt.Errorf("nothing waits for blocker %s", b.BlockerID)
+	case b.Replied && !t.Blockers[i].Status.Settled():
+		return fmt.Errorf("blocker %s has no answer that the session could have", b.BlockerID)
+	}
+	t.Blockers = slices.Clone(t.Blockers)
+	of := &t.Blockers[i]
+	of.Replied, of.Gone = of.Replied || b.Replied, of.Gone || !b.Replied
+	t.UpdatedAt = e.Time
 	return nil
 }
 
@@ -270,15 +300,6 @@ func unanswered(o *Open) error {
 	return nil
 }
 
-const maxKept = 500 // characters of a question or a choice that a sub-task keeps
-
-func excerpt(text string) string {
-	if all := []rune(text); len(all) > maxKept {
-		return string(all[:maxKept-1]) + "…"
-	}
-	return text
-}
-
 func (t *SubTask) blocker(id string) int {
-	return slices.IndexFunc(t.Blockers, func(b RaisedBlocker) bool { return b.ID == id })
+	return slices.IndexFunc(t.Blockers, func(b Blocker) bool { return b.ID == id })
 }

@@ -3,7 +3,7 @@ package boulder
 import (
 	"strings"
 	"testing"
-	"unicode/utf8"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -141,27 +141,6 @@ func TestAwaitingIsNotContinued(t *testing.T) {
 	feed(t, s, Unparked{SubTaskID: "a"})
 }
 
-// TestKeptBlockersAreShort: texts are cut, because every step writes the sub-task's record again.
-func TestKeptBlockersAreShort(t *testing.T) {
-	t.Parallel()
-	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
-	ref := AttemptRef{"a", 1}
-	feed(t, s, executing(ref)...)
-	for i, text := range []string{
-		strings.Repeat("ж", maxKept), strings.Repeat("ж", maxKept+1), strings.Repeat("ж", 10*maxKept),
-	} {
-		b := asked(ref, "B"+string(rune('1'+i)), false)
-		b.Blocker.Question, b.Blocker.ChosenOption = text, text
-		feed(t, s, b)
-		got := s.SubTask("a").Blockers[i]
-		whole := utf8.RuneCountInString(text) <= maxKept
-		if n := utf8.RuneCountInString(got.Question); n != maxKept || (got.Question == text) != whole || got.Choice != got.Question ||
-			!utf8.ValidString(got.Question) {
-			t.Errorf("%d characters are kept, the last ones %q", n, got.Question[len(got.Question)-6:])
-		}
-	}
-}
-
 func TestContradictoryBlockers(t *testing.T) {
 	t.Parallel()
 	ref := AttemptRef{"a", 1}
@@ -190,5 +169,28 @@ func TestContradictoryBlockers(t *testing.T) {
 	s.Open("a").Attempt.Status = AttemptStarting
 	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "came up in attempt 1, which is starting") {
 		t.Errorf("before there is a session: %v", err)
+	}
+}
+
+// TestWaitEnded: a session that waits for an answer has it, or the wait is over; a wait that never was does not end.
+func TestWaitEnded(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+	ref := AttemptRef{"a", 1}
+	feed(t, s, executing(ref)...)
+	waiting := asked(ref, "B1", false)
+	at := epoch
+	waiting.Blocker.Until = at.Add(time.Hour)
+	feed(t, s, waiting, asked(ref, "B2", false))
+	if b := s.SubTask("a").Blockers[0]; !b.Waiting(at) || b.Waiting(b.Until) {
+		t.Errorf("it waits until its time is over: %+v", b)
+	}
+	refused(t, s, WaitEnded{AttemptRef: ref, BlockerID: "B2"})
+	refused(t, s, WaitEnded{AttemptRef: ref, BlockerID: "B3"})
+	refused(t, s, WaitEnded{AttemptRef: ref, BlockerID: "B1", Replied: true}) // with what?
+	feed(t, s, answer("a", "B1", "this way"), WaitEnded{AttemptRef: ref, BlockerID: "B1", Replied: true})
+	feed(t, s, WaitEnded{AttemptRef: ref, BlockerID: "B1"}) // said again
+	if b := s.SubTask("a").Blockers[0]; !b.Replied || b.Waiting(at) {
+		t.Errorf("it was replied to: %+v", b)
 	}
 }

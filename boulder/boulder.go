@@ -79,6 +79,7 @@ type Boulder struct {
 	Left       []LeftSession `json:"left,omitempty"`  // sessions that may still be running although their attempts ended
 	Notes      []Note        `json:"notes,omitempty"` // from the user, oldest first; at most 30
 	Tally      Tally         `json:"tally"`
+	Raised     int           `json:"raised,omitempty"` // blockers so far
 	ForkOf     *Fork         `json:"fork_of,omitempty"`
 	ArchivedAt time.Time     `json:"archived_at,omitzero"` // when it was hidden from `manager list`
 

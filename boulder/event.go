@@ -110,9 +110,9 @@ type TurnSent struct {
 	Turn      int      `json:"turn"`
 	Kind      TurnKind `json:"kind"`
 	MessageID string   `json:"message_id"`
-	Resume    bool     `json:"resume,omitempty"` // the one resume prompt of this turn
-	ToldUpTo  uint64   `json:"heard,omitempty"`  // see [Turn.ToldUpTo]
-	Server    string   `json:"server,omitempty"` // see [Attempt.Server]
+	Resume    bool     `json:"resume,omitempty"`     // the one resume prompt of this turn
+	ToldUpTo  uint64   `json:"told_up_to,omitempty"` // see [Turn.ToldUpTo]
+	Server    string   `json:"server,omitempty"`     // see [Attempt.Server]
 }
 
 // Nudged says that a prompt is about to be sent into a running turn that seems to be stuck. Committed before that.
@@ -207,11 +207,11 @@ type Continuation struct {
 type Retry struct {
 	AttemptRef               // the attempt that ended
 	Reason     string        `json:"reason"`
-	Status     AttemptStatus `json:"status"`                         // what the ended attempt becomes
-	Uncounted  bool          `json:"uncounted"`                      // the ended attempt does not count as a try
-	Next       int           `json:"next"`                           // number of the queued attempt
-	ByPerson   bool          `json:"by_person,omitempty" log:"only"` // the user ordered it
-	Digest     string        `json:"digest,omitempty" log:"only"`    // of the failure, for the next brief
+	Status     AttemptStatus `json:"status"`                       // what the ended attempt becomes
+	Uncounted  bool          `json:"uncounted"`                    // the ended attempt does not count as a try
+	Next       int           `json:"next"`                         // number of the queued attempt
+	ByUser     bool          `json:"by_user,omitempty" log:"only"` // the user ordered it
+	Digest     string        `json:"digest,omitempty" log:"only"`  // of the failure, for the next brief
 
 	Track json.RawMessage `json:"track,omitempty" log:"only"` // as in [Continuation]
 }
@@ -354,9 +354,9 @@ type SubTaskDone struct {
 
 	AttemptStatus AttemptStatus `json:"attempt_status"` // final status of the attempt
 	Output        string        `json:"output,omitempty" log:"only"`
-	ByPerson      bool          `json:"by_person,omitempty"` // the user skipped or cancelled it
-	Blocked       []string      `json:"blocked,omitempty"`   // dependents that can no longer run; set by Apply
-	Kept          []string      `json:"kept,omitempty"`      // dependents whose results stand ([Redone]); set by Apply
+	ByUser        bool          `json:"by_user,omitempty"` // the user skipped or cancelled it
+	Blocked       []string      `json:"blocked,omitempty"` // dependents that can no longer run; set by Apply
+	Kept          []string      `json:"kept,omitempty"`    // dependents whose results stand ([Redone]); set by Apply
 }
 
 // TaskComplete ends the boulder.

@@ -35,7 +35,6 @@ type Evidence struct {
 	Promised    bool          `json:"promised,omitempty"`    // see [DonePromise]
 	Compactions int           `json:"compactions,omitempty"` // in this turn
 	Gates       []Gate        `json:"gates,omitempty"`
-	Replied     []string      `json:"replied,omitempty"`    // ids of the attempt's blockers that are [Blocker.Replied]
 	Usage       Usage         `json:"usage"`                // of the turn
 	Duration    time.Duration `json:"duration,omitempty"`   // working time of the turn, nanoseconds; without gates
 	Transcript  string        `json:"transcript,omitempty"` // path of the transcript file, relative to the project

@@ -182,6 +182,8 @@ func (m *machine) attemptEvent(t *rapid.T, o *Open) Body {
 			return m.replanStarted(ref)
 		case 7, 8:
 			return m.raised(t, ref)
+		case 9:
+			return m.waitEnded(t, o, ref)
 		}
 	}
 	if o.Attempt.Status == AttemptMonitoring && len(o.SubTask.AwaitedBy(ref.Attempt)) > 0 {
@@ -240,18 +242,26 @@ func (m *machine) integratedOrNot(t *rapid.T, ref AttemptRef) Body {
 	}
 }
 
-// raised draws a blocker, which may be known already, or answered before it was reported.
+// raised draws a blocker, which may be known already or settled, as none may be.
 func (m *machine) raised(t *rapid.T, ref AttemptRef) Body {
 	b := Blocker{
 		ID: fmt.Sprint("B", rapid.IntRange(1, 20).Draw(t, "blocker")), Question: "?",
 		Hard: rapid.Bool().Draw(t, "hard"), Category: BlockerOther, CreatedAt: m.now,
 	}
-	if b.Status = rapid.SampledFrom([]BlockerStatus{
-		"", BlockerPending, BlockerPending, BlockerAnswered, BlockerSkipped,
-	}).Draw(t, "raised as"); b.Status == BlockerAnswered {
-		b.Answer = "yes"
+	b.Status = rapid.SampledFrom([]BlockerStatus{"", BlockerPending, BlockerPending, BlockerAnswered}).Draw(t, "raised as")
+	if rapid.Bool().Draw(t, "waits") {
+		b.Until = m.now.Add(time.Minute)
 	}
 	return BlockerRaised{AttemptRef: ref, Blocker: b}
+}
+
+func (m *machine) waitEnded(t *rapid.T, o *Open, ref AttemptRef) Body {
+	ended := WaitEnded{AttemptRef: ref, BlockerID: "B1", Replied: rapid.Bool().Draw(t, "replied")}
+	if o != nil && len(o.SubTask.Blockers) > 0 {
+		b := rapid.SampledFrom(o.SubTask.Blockers).Draw(t, "waited for")
+		ended.BlockerID = b.ID
+	}
+	return ended
 }
 
 func (m *machine) settled(t *rapid.T, subTask, blocker string) Body {
@@ -337,7 +347,7 @@ func (m *machine) order(t *rapid.T, id string) Body {
 	}
 	drop := func(status SubTaskStatus) Body {
 		return SubTaskDone{
-			AttemptRef: AttemptRef{SubTaskID: id}, Status: status, AttemptStatus: AttemptCancelled, ByPerson: true,
+			AttemptRef: AttemptRef{SubTaskID: id}, Status: status, AttemptStatus: AttemptCancelled, ByUser: true,
 		}
 	}
 	if m.state.Revision != nil && rapid.IntRange(0, 3).Draw(t, "redo") == 0 {
@@ -442,7 +452,7 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 		UsageReport{Usage: Usage{Output: 2, Cost: 0.5}},
 		Nudged{AttemptRef: ref, Turn: turn, MessageID: rapid.SampledFrom([]string{"", "n2"}).Draw(t, "nudge")},
 		Parked{AttemptRef: ref, Reason: "a question"},
-		m.raised(t, ref), m.settled(t, ref.SubTaskID, "B1"),
+		m.raised(t, ref), m.settled(t, ref.SubTaskID, "B1"), m.waitEnded(t, m.state.Open(ref.SubTaskID), ref),
 		BlockerSettled{SubTaskID: ref.SubTaskID, BlockerID: "B2", Status: BlockerAnswered},
 		m.replanStarted(ref),
 		ReplanStarted{AttemptRef: ref, Number: m.state.Boulder.Replans + turn, Replaces: []string{ref.SubTaskID}},

@@ -133,8 +133,8 @@ func Edited(was, now *Plan, id string) (reasons []Reason) {
 
 // StaleInput reports whether inputs of a completed sub-task changed: dependencies' results or the user's answers.
 func (s *State) StaleInput(t *SubTask) bool {
-	return s.inputs(t) != t.Inputs || slices.ContainsFunc(t.SettledSince(t.EndSeq), func(b RaisedBlocker) bool {
-		return b.Status == BlockerAnswered && b.Answer != "" && b.Answer != b.Choice
+	return s.inputs(t) != t.Inputs || slices.ContainsFunc(t.SettledSince(t.EndSeq), func(b Blocker) bool {
+		return b.Status == BlockerAnswered && b.Answer != "" && b.Answer != b.ChosenOption
 	})
 }
 

@@ -106,7 +106,7 @@ type SubTask struct {
 	Parked   bool            `json:"parked,omitempty"`   // blocked until the user does what Reason says
 	AtLimit  bool            `json:"at_limit,omitempty"` // parked because a loop used all its turns
 	Program  string          `json:"program,omitempty"`  // parked because a gate lacks this program
-	Blockers []RaisedBlocker `json:"blockers,omitempty"` // raised by its attempts, oldest first
+	Blockers []Blocker       `json:"blockers,omitempty"` // raised by its attempts, oldest first
 	Files    []string        `json:"files,omitempty"`    // project files that its attempts changed; at most 500
 	Shared   bool            `json:"shared,omitempty"`   // others ran meanwhile, and changes may be theirs
 	Flaky    []string        `json:"flaky,omitempty"`    // gates with a run that is [Gate.FlakySuspected]
@@ -235,7 +235,7 @@ type Turn struct {
 	Number    int       `json:"number"` // from 1
 	Seq       uint64    `json:"seq"`    // event that began it; later notes are news for the next prompt
 	Kind      TurnKind  `json:"kind"`
-	ToldUpTo  uint64    `json:"heard,omitempty"` // the prompt includes what the user said up to this event; 0: up to Seq
+	ToldUpTo  uint64    `json:"told_up_to,omitempty"` // the prompt includes what the user said up to this event; 0: up to Seq
 	Prompt    string    `json:"prompt"`
 	MessageID string    `json:"message_id,omitempty"` // stored before the prompt is sent
 	ResumeID  string    `json:"resume_id,omitempty"`  // of the resume prompt after a crash, the newest after faults; stored before sending

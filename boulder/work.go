@@ -1,6 +1,9 @@
 package boulder
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // PlanRequest is the input for a plan.
 type PlanRequest struct {
@@ -72,9 +75,11 @@ type Job struct {
 	Diverted  bool   // of the boulder
 	Checks    Checks // of the boulder
 	// Alone reports whether all changes since SubTask.Snapshot are its own. Called after the turn, in any goroutine.
-	Alone    func() bool   `json:"-"`
-	PerTurn  bool          // the wall clock bounds each turn, not the attempt (loops)
-	TimeLeft time.Duration // of the sub-task's budget; zero: unbounded
+	Alone func() bool `json:"-"`
+	// Raised returns all blockers of the sub-task that are stored by now, in any goroutine. SubTask has those from before.
+	Raised   func(context.Context) ([]Blocker, error) `json:"-"`
+	PerTurn  bool                                     // the wall clock bounds each turn, not the attempt (loops)
+	TimeLeft time.Duration                            // of the sub-task's budget; zero: unbounded
 }
 
 // Verification is the job of running gates again after all work.

@@ -33,8 +33,7 @@ const (
 	questionReply = "The user is not there to answer. Choose yourself what fits the task best, go on, and note the question and" +
 		" your choice in your final message."
 
-	raisedTimeout = 2 * time.Second  // to read blockers while an agent waits; another process may hold the database
-	lastTimeout   = 10 * time.Second // to read them when no agent waits
+	raisedTimeout = 2 * time.Second // to read blockers; they may be on another machine
 )
 
 func (t *turn) policy(a opencode.Request) boulder.Ruling {
@@ -75,12 +74,10 @@ func (t *turn) about(a opencode.Request) string {
 		text.If(asks.Directory != "" && asks.Directory != t.path, " It works in "+asks.Directory+".")
 }
 
-// tellRuled reports what becomes of each ask. Blockers come first: the orchestrator only takes answers to known ones.
+// tellRuled reports what becomes of each ask.
 func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
 	err := t.offerTools(ctx) // the diverter may have been off when the turn began
-	if err == nil && slices.ContainsFunc(ruled, func(r *session.Ruled) bool { return r.Ruling.BlockerID != "" }) {
-		err = t.reportRaised(ctx, false)
-	}
+	t.readRaised(ctx, false)
 	for _, r := range ruled {
 		if err == nil {
 			err = t.say(boulder.SubTaskProgress{Activity: r.Says, Notice: r.Notice})
@@ -133,13 +130,14 @@ func (t *turn) offerTools(ctx context.Context) error {
 	return nil
 }
 
-// blockerPart tells the diverter which session calls the blocker tool, and reports what an ended call recorded.
+// blockerPart tells the diverter which session calls the blocker tool, and reads what an ended call recorded.
 func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	ended, err := t.asks.Called(ctx, p)
 	if err != nil || !ended {
 		return fault(err)
 	}
-	return t.reportRaised(ctx, false)
+	t.readRaised(ctx, false)
+	return nil
 }
 
 // blockersMissed catches up after missed events: on calls of the blocker tool, which wait until the diverter knows
@@ -168,57 +166,50 @@ func (t *turn) blockersMissed(ctx context.Context) error {
 			}
 		}
 	}
-	return t.reportRaised(ctx, true)
+	t.readRaised(ctx, true)
+	return nil
 }
 
-// reportRaised reports the blockers recorded for the attempt. [turn.conclude] repeats a failed read. markObsolete also
-// marks asks that no session waits for any longer, such as those of an aborted turn or a dead server. Set it only after
-// all pending asks were looked at.
-func (t *turn) reportRaised(ctx context.Context, markObsolete bool) error {
+// readRaised reads the blockers of the sub-task, for [boulder.Job.Awaits]; if it fails, the orchestrator still refuses to
+// send what it must not. endWaits also ends waits that no session has any longer, such as those of a dead server: set it
+// only after all pending asks were looked at.
+func (t *turn) readRaised(ctx context.Context, endWaits bool) {
 	if t.cfg.Diverter == nil {
-		return nil
+		return
 	}
-	limit := raisedTimeout
-	if markObsolete {
-		limit = lastTimeout
-	}
-	reading, cancel := context.WithTimeout(ctx, limit)
+	reading, cancel := context.WithTimeout(ctx, raisedTimeout)
 	defer cancel()
-	all, err := t.cfg.Diverter.Raised(reading, t.asks.Scope)
+	all, err := t.job.Raised(reading)
 	if err != nil {
 		t.cfg.Logger.Warn("blockers could not be read", "error", err)
+		return
 	}
-	t.seen.raisedErr, t.seen.replied = err, nil
+	t.job.SubTask.Blockers = all
 	for _, b := range all {
-		if markObsolete && b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !t.asks.Awaits(b.ID) {
-			t.asks.Gone(ctx, b.ID)
+		if endWaits && b.Attempt == t.job.Attempt.Attempt && b.Waiting(t.cfg.Now()) && !t.asks.Awaits(b.ID) {
+			t.asks.EndWait(ctx, b.ID, false)
 		}
-		if b.Replied() && b.SessionID == t.job.Attempt.SessionID {
-			t.seen.replied = append(t.seen.replied, b.ID)
-		}
-		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
-		if slices.ContainsFunc(t.job.SubTask.Blockers, known) {
-			continue
-		}
-		if err := t.report(boulder.BlockerRaised{AttemptRef: t.job.Attempt.AttemptRef, Blocker: b}); err != nil {
-			return err
-		}
-		t.job.SubTask.Blockers = append(slices.Clip(t.job.SubTask.Blockers), boulder.RaisedBlocker{
-			ID: b.ID, Attempt: t.job.Attempt.Attempt, Hard: b.Hard, Question: b.Question, Status: b.Status,
-		}) // for [boulder.Job.Awaits]
 	}
-	return nil
 }
 
-// conclude reports all recorded blockers before the turn's end is reported, so that no blocked work continues. If they
-// cannot be read, the error wraps [boulder.ErrTrouble], and the end of the turn is repeated.
-func (t *turn) conclude(ctx context.Context) error {
-	t.asks.End(ctx)
-	if err := t.reportRaised(ctx, true); err != nil {
-		return err
+// book makes what a turn records events of its boulder.
+type book struct{ *turn }
+
+func (b book) Blockers(ctx context.Context) ([]boulder.Blocker, error) { return b.job.Raised(ctx) }
+
+func (b book) Raise(ctx context.Context, raised boulder.Blocker) (boulder.Blocker, error) {
+	if err := b.report(boulder.BlockerRaised{AttemptRef: b.job.Attempt.AttemptRef, Blocker: raised}); err != nil {
+		return raised, err
 	}
-	if t.seen.raisedErr != nil && (len(t.seen.offered) > 0 || t.asks.Diverted()) {
-		return fmt.Errorf("%w: what the agent reported as blocked cannot be read: %w", boulder.ErrTrouble, t.seen.raisedErr)
+	all, err := b.job.Raised(ctx)
+	for _, known := range slices.Backward(all) {
+		if known.Key == raised.Key {
+			return known, nil
+		}
 	}
-	return nil
+	return raised, fmt.Errorf("it is recorded, but not under which id: %w", err)
+}
+
+func (b book) EndWait(_ context.Context, id string, replied bool) error {
+	return b.report(boulder.WaitEnded{AttemptRef: b.job.Attempt.AttemptRef, BlockerID: id, Replied: replied})
 }

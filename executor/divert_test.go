@@ -38,33 +38,6 @@ func (d *away) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling,
 	return d.Register.Divert(ctx, ask)
 }
 
-func (d *away) Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error) {
-	if err := d.broken.Load(); err != nil {
-		return nil, *err
-	}
-	return d.Register.Raised(ctx, scope)
-}
-
-func (d *away) records(t *testing.T) map[string]boulder.Blocker {
-	t.Helper()
-	list, err := d.List(t.Context(), blockers.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]boulder.Blocker{}
-	for _, b := range list {
-		found[b.Question] = b
-	}
-	return found
-}
-
-func (d *away) answerBlocker(t *testing.T, id string, s blockers.Settlement) {
-	t.Helper()
-	if _, err := d.Settle(t.Context(), id, s); err != nil {
-		t.Error(err)
-	}
-}
-
 // diverting configures an executor to divert, and opens d's register when the world opens.
 func diverting(t *testing.T, d *away, policy blockers.Policy) func(*Config) {
 	t.Helper()
@@ -112,7 +85,7 @@ func TestDiverted(t *testing.T) {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		e := a.wentOn(t, w, a.run)
 		var b boulder.Blocker
-		for question, taken := range d.records(t) {
+		for question, taken := range w.records() {
 			if strings.HasPrefix(question, test.question) {
 				b = taken
 			}
@@ -127,15 +100,11 @@ func TestDiverted(t *testing.T) {
 		if !a.saw(test.saw) || !strings.Contains(e.ToolCalls[0].Output, test.told) {
 			t.Errorf("%s: activities %q, told %q", test.prompt, a.activities(), e.ToolCalls[0].Output)
 		}
-		raised := reported[boulder.BlockerRaised](a)
-		if !slices.ContainsFunc(raised, func(r boulder.BlockerRaised) bool { return r.Blocker.ID == b.ID }) {
-			t.Errorf("%s: reported %+v, want %s", test.prompt, raised, b.ID)
-		}
 		if n := w.prompts(": " + test.prompt); n != 1 {
 			t.Errorf("%s: %d prompts", test.prompt, n)
 		}
 	}
-	if q := d.records(t)["Which colour?"]; q.Category != boulder.BlockerQuestion || !slices.Equal(q.Options, []string{"red"}) {
+	if q := w.records()["Which colour?"]; q.Category != boulder.BlockerQuestion || !slices.Equal(q.Options, []string{"red"}) {
 		t.Errorf("%+v", q)
 	}
 	a := w.newAttempt("doom", "DOOM")
@@ -183,7 +152,7 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 			t.Errorf("call %d: told %q", i+1, got)
 		}
 	}
-	if all := d.records(t); len(all) != 1 || all["May the agent use bash: echo two?"].ID == "" {
+	if all := w.records(); len(all) != 1 || all["May the agent use bash: echo two?"].ID == "" {
 		t.Errorf("taken down %+v", all)
 	}
 	if !a.saw("agents have no tool to report blockers with") || !a.saw("manager's tools are not served: no tool today") {
@@ -191,61 +160,107 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 	}
 }
 
-// If recording fails, the agent is still told to move on, but the run ends with ErrTrouble, to be read again.
+// If recording fails, the agent is still told to move on, and the user sees why nothing was recorded. The next ask is.
 func TestDiverterThatFails(t *testing.T) {
 	t.Parallel()
 	var d away
 	w := newAskingWorld(t, asker(t), diverting(t, &d, blockers.Policy{}))
 	d.broken.Store(new(errors.New("the disk is full")))
 	a := w.newAttempt("x", "PARALLEL")
-	_, err := a.run(t.Context(), w)
-	if !errors.Is(err, boulder.ErrTrouble) || !strings.Contains(err.Error(), "disk is full") {
-		t.Fatalf("ended with %v", err)
-	}
+	e := a.wentOn(t, w, a.run)
 	if !a.saw("refused permission bash [echo one], which could not be recorded: the disk is full") {
 		t.Errorf("activities %q", a.activities())
 	}
+	if !strings.Contains(e.ToolCalls[0].Output+e.ToolCalls[1].Output, "Move on") || len(w.records()) != 0 {
+		t.Errorf("told %+v, taken down %+v", e.ToolCalls, w.records())
+	}
 	d.broken.Store(nil)
-	e := a.wentOn(t, w, a.again)
-	if !strings.Contains(e.ToolCalls[0].Output+e.ToolCalls[1].Output, "Move on") || w.prompts("RESUME") != 0 {
-		t.Errorf("told %+v", e.ToolCalls)
+	after := w.newAttempt("y", "ONE")
+	after.wentOn(t, w, after.run)
+	if len(w.records()) != 1 {
+		t.Errorf("taken down %+v", w.records())
 	}
 }
 
-// The manager dies after a hard blocker, stored by the boulder or not. The turn is judged as it is, and until the user
-// answers, the session gets no prompt, neither to resume nor for a new turn.
+// A blocker that the boulder does not store is not taken for recorded: the agent reads that, and what it asked is refused.
+func TestBoulderThatRefusesBlockers(t *testing.T) {
+	t.Parallel()
+	var d away
+	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{
+		"GO": {{blocker(boulder.BlockerSecurity, "Which key?")}, {shell("echo one")}},
+	}), diverting(t, &d, blockers.Policy{}))
+	a := w.newAttempt("x", "GO")
+	a.refuse = func(b boulder.Body) error {
+		if is[boulder.BlockerRaised](b) {
+			return errors.New("the disk is full")
+		}
+		return nil
+	}
+	e := a.wentOn(t, w, a.run)
+	for i, want := range []string{"The blocker could not be recorded: the disk is full", "Move on"} {
+		if !strings.Contains(e.ToolCalls[i].Output, want) {
+			t.Errorf("told %q", e.ToolCalls[i].Output)
+		}
+	}
+	if !a.saw("could not be recorded: the disk is full") || len(w.records()) != 0 {
+		t.Errorf("activities %q, taken down %+v", a.activities(), w.records())
+	}
+}
+
+// What an agent records after its turn is refused: nobody would read it before the next turn.
+func TestCallAfterTheTurn(t *testing.T) {
+	t.Parallel()
+	var d away
+	w := newAskingWorld(t, asker(t), diverting(t, &d, blockers.Policy{}))
+	a := w.newAttempt("x", "ONE")
+	a.wentOn(t, w, a.run)
+	at := w.records()["May the agent use bash: echo one?"].BlockerScope
+	_, err := d.Raise(t.Context(), at, boulder.Blocker{
+		Category: boulder.BlockerOther, Question: "Who pays?", Context: "It is late.", Hard: true,
+	})
+	if !errors.Is(err, blockers.ErrOver) || len(w.records()) != 1 {
+		t.Errorf("taken down %+v, %v", w.records(), err)
+	}
+}
+
+// The manager dies after a hard blocker. If it is stored, the turn is judged as it is, and until the user answers, the
+// session gets no prompt, neither to resume nor for a new turn. If it is not, the agent has to report it again.
 func TestBlockedTurnIsNotPrompted(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]struct {
 		at      func(boulder.Body) bool
 		refusal error
-		calls   int
-	}{"known": {does("sleep 600"), nil, 2}, "recorded": {is[boulder.BlockerRaised], errCrash, 1}} {
+		resumed int
+	}{"stored": {does("sleep 600"), nil, 0}, "lost": {is[boulder.BlockerRaised], errCrash, 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var d away
 			w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-				if req.AssistantTurns() == 0 {
+				resumed := strings.Contains(req.LastUser(), "RESUME")
+				switch {
+				case req.AssistantTurns() == 0, resumed && req.TurnsSinceUser() == 0:
 					return calls(blocker(boulder.BlockerSecurity, "Which key?"))
+				case resumed:
+					return scriptmodel.Reply{Text: wentOn}
 				}
 				return calls(shell("sleep 600"))
 			}, diverting(t, &d, blockers.Policy{}))
 			a := w.newAttempt("x", "go")
 			a.dies(t, w, a.run, crash.at, crash.refusal)
 			e, err := a.again(t.Context(), w)
-			if err != nil || e.ToolCount < crash.calls || !strings.Contains(e.Ended.Truncated, "before the user has answered") {
+			if err != nil || e.ToolCount < 2 || strings.Contains(e.Ended.Truncated, "before the user has answered") != (crash.resumed == 0) {
 				t.Errorf("%d calls, ended %+v, %v", e.ToolCount, e.Ended, err)
 			}
 			asked := w.prompts("")
 			a.Turn.MessageID, a.Turn.Number = "", 2
-			if _, err = a.again(t.Context(), w); err != nil || !a.Awaits() {
-				t.Errorf("awaits %v, %v", a.SubTask.Blockers, err)
+			if e, err = a.again(t.Context(), w); err != nil || !strings.Contains(e.Ended.Truncated, "before the user has answered") {
+				t.Errorf("ended %+v, %v", e.Ended, err)
 			}
-			if n := w.prompts(""); n != asked || w.prompts("RESUME") != 0 {
+			if n := w.prompts(""); n != asked || w.prompts("RESUME") != crash.resumed {
 				t.Errorf("%d prompts after %d", n, asked)
 			}
-			if n := len(reported[boulder.BlockerRaised](a)); n != 1 {
-				t.Errorf("the blocker was reported %d times", n)
+			if b := w.records()["Which key?"]; !b.Hard || len(reported[boulder.BlockerRaised](a)) != 1 {
+				t.Errorf("%d reported, %+v", len(reported[boulder.BlockerRaised](a)), b)
 			}
 		})
 	}

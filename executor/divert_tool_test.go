@@ -73,17 +73,12 @@ func TestTenScenarios(t *testing.T) {
 			t.Errorf("%s: told %q, want %q", c.Input, c.Output, told[i])
 		}
 	}
-	records, raised := d.records(t), reported[boulder.BlockerRaised](a)
-	file := w.file(blockers.DefaultFile)
+	records, raised := w.records(), reported[boulder.BlockerRaised](a)
 	for _, s := range scenarios {
 		b, hard := records[s.question], s.options == nil
 		if b.Hard != hard || b.Category != s.category || b.SessionID != a.Attempt.SessionID || b.SubTaskID != "x" ||
-			!hard && (b.ChosenOption == "" || b.ChosenReasoning == "") || !strings.Contains(file, s.question) {
+			!hard && (b.ChosenOption == "" || b.ChosenReasoning == "") {
 			t.Errorf("%s: taken down %+v", s.question, b)
-		}
-		same := func(r boulder.BlockerRaised) bool { return r.Blocker.ID == b.ID && r.Blocker.Hard == hard }
-		if !slices.ContainsFunc(raised, same) {
-			t.Errorf("%s: %s is not reported", s.question, b.ID)
 		}
 	}
 	if asks := 3; len(records) != len(scenarios)+asks || len(raised) != len(records) {
@@ -103,7 +98,7 @@ func TestSubAgentsReportBlockers(t *testing.T) {
 	other := w.dir().Client().In(octest.Repo(t, asks))
 	a.elsewhere(t, other, "ELSEWHERE")
 	a.end(t)
-	all := d.records(t)
+	all := w.records()
 	for _, question := range []string{"Which key?", "Which other key?"} {
 		if b := all[question]; !b.Hard || b.SessionID != a.Attempt.SessionID || b.SubTaskID != "x" || b.Attempt != 1 {
 			t.Errorf("%s: taken down %+v", question, b)

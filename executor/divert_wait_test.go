@@ -36,16 +36,16 @@ func (a *attempt) onWait(t *testing.T, do func(id string) error) {
 	a.refuse = func(b boulder.Body) error {
 		switch b := b.(type) {
 		case boulder.BlockerRaised:
-			if a.knows(b.Blocker.ID) {
-				t.Errorf("%s is reported twice", b.Blocker.ID)
+			if a.knows(func(k boulder.Blocker) bool { return k.Key == b.Blocker.Key }) {
+				t.Errorf("%s is reported twice", b.Blocker.Question)
 			}
 		case boulder.SubTaskProgress:
 			m := notice.FindStringSubmatch(b.Activity)
 			if m == nil || !b.Notice {
 				return nil
 			}
-			if !a.knows(m[1]) {
-				t.Errorf("%s is waited for and not reported: nobody can answer it", m[1])
+			if !a.knows(func(k boulder.Blocker) bool { return k.ID == m[1] }) {
+				t.Errorf("%s is waited for and not stored: nobody can answer it", m[1])
 			}
 			return do(m[1])
 		}
@@ -53,8 +53,8 @@ func (a *attempt) onWait(t *testing.T, do func(id string) error) {
 	}
 }
 
-func (a *attempt) knows(id string) bool {
-	return slices.ContainsFunc(a.SubTask.Blockers, func(k boulder.RaisedBlocker) bool { return k.ID == id })
+func (a *attempt) knows(is func(boulder.Blocker) bool) bool {
+	return slices.ContainsFunc(a.raised.of(a.SubTask.ID), is)
 }
 
 // The agent continues in the same turn, whether the user allows, refuses or does not answer in time.
@@ -83,7 +83,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		a.onWait(t, func(id string) error {
 			if test.says.Status != "" {
-				d.answerBlocker(t, id, test.says)
+				w.settle(&d, id, test.says)
 			}
 			return nil
 		})
@@ -105,8 +105,9 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		case "LATE":
 			heard = 0
 		}
-		if len(e.Replied) != heard {
-			t.Errorf("%s: the agent is said to have heard the answers to %q, want %d", test.prompt, e.Replied, heard)
+		has := slices.DeleteFunc(w.raised.of(a.SubTask.ID), func(b boulder.Blocker) bool { return !b.Replied })
+		if len(has) != heard {
+			t.Errorf("%s: the agent is said to have heard the answers to %+v, want %d", test.prompt, has, heard)
 		}
 		if test.prompt == "REFUSED" && !strings.Contains(all, no.Answer) {
 			t.Errorf("the agent was not told what the person said: %q", all)
@@ -133,7 +134,7 @@ func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
 		t.Fatal(err)
 	}
-	if b := d.records(t)["May the agent use bash: echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
+	if b := w.records()["May the agent use bash: echo wait?"]; !b.Gone || b.Waiting(time.Now()) {
 		t.Errorf("taken down %+v", b)
 	}
 	a.refuse = nil
@@ -141,7 +142,7 @@ func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	if last := e.ToolCalls[len(e.ToolCalls)-1]; !strings.Contains(last.Output, "Move on") {
 		t.Errorf("the agent was told %q", last.Output)
 	}
-	if n := len(d.records(t)); n != 2 {
+	if n := len(w.records()); n != 2 {
 		t.Errorf("%d records", n)
 	}
 }
@@ -157,14 +158,14 @@ func TestManagerDiesWhileTurnWaits(t *testing.T) {
 	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
 		t.Fatal(err)
 	}
-	a.onWait(t, func(id string) error { d.answerBlocker(t, id, allowed); return nil })
+	a.onWait(t, func(id string) error { w.settle(&d, id, allowed); return nil })
 	e := a.wentOn(t, w, a.again)
 	for _, c := range e.ToolCalls {
 		if waited := strings.Contains(c.Input, "wait"); waited != (c.Status == "completed") {
 			t.Errorf("%s: %s", c.Input, c.Output)
 		}
 	}
-	if n := len(d.records(t)); n != 2 || w.prompts("RESUME") != 0 {
+	if n := len(w.records()); n != 2 || w.prompts("RESUME") != 0 {
 		t.Errorf("%d records; %d resume prompts", n, w.prompts("RESUME"))
 	}
 }
@@ -237,16 +238,16 @@ func TestServerRestarts(t *testing.T) {
 	}
 	work.refuse = nil
 	work.wentOn(t, w, work.again)
-	if b := d.records(t)["May the agent use bash: echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
+	if b := w.records()["May the agent use bash: echo wait?"]; !b.Gone || b.Waiting(time.Now()) {
 		t.Errorf("taken down %+v", b)
 	}
-	a.onWait(t, func(id string) error { d.answerBlocker(t, id, allowed); return nil })
+	a.onWait(t, func(id string) error { w.settle(&d, id, allowed); return nil })
 	session := a.Attempt.SessionID
 	e := a.wentOn(t, w, a.again)
 	if c := e.ToolCalls; a.Attempt.SessionID != session || len(c) != 3 || c[1].Status != "completed" || !strings.Contains(c[1].Output, "wait") {
 		t.Errorf("the agent got %+v", e.ToolCalls)
 	}
-	all := d.records(t)
+	all := w.records()
 	if key := all["Which key?"]; !key.Hard || len(all) != 2 {
 		t.Errorf("taken down %+v", all)
 	}
@@ -265,10 +266,10 @@ func (waits) On(boulder.BlockerScope) bool { return true }
 func (waits) Divert(context.Context, boulder.Blocker) (boulder.Ruling, error) {
 	return boulder.Ruling{BlockerID: "B1", Reply: boulder.ReplyWaiting, Until: at(9 * time.Hour)}, nil
 }
-func (waits) Ruling(context.Context, string) (boulder.Ruling, error) {
+func (waits) Ruling(context.Context, boulder.BlockerScope, string) (boulder.Ruling, error) {
 	return boulder.Ruling{Reply: boulder.ReplyWaiting, Until: at(9 * time.Hour)}, nil
 }
-func (waits) Gone(context.Context, string) error { return nil }
+func (waits) EndWait(context.Context, boulder.BlockerScope, string, bool) error { return nil }
 
 // Waiting for the user counts neither as silence nor as time of the turn.
 func TestWaitingIsNobodysFault(t *testing.T) {

@@ -211,6 +211,9 @@ func (e *Executor) Run(
 ) (boulder.Evidence, error) {
 	t := e.newTurn(job, report)
 	defer func() { t.done() }()
+	if e.cfg.Diverter != nil {
+		defer e.cfg.Diverter.Bind(t.asks.Scope, book{t})()
+	}
 	evidence, err := t.run(ctx)
 	evidence = redacted(e, evidence)
 	switch {
@@ -283,9 +286,9 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err != nil {
 		return evidence, err
 	}
-	err = t.conclude(ctx)
-	evidence.Replied = t.seen.replied
-	return evidence, err
+	t.asks.End(ctx)
+	t.readRaised(ctx, true)
+	return evidence, nil
 }
 
 // enterSlot moves the turn of an isolated boulder into its slot.
@@ -320,10 +323,6 @@ func (t *turn) abandon(ctx context.Context, cancelled bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, session.ReplyTimeout)
 	defer cancel()
-	if err := t.reportRaised(ctx, false); err != nil {
-		t.cfg.Logger.Warn("a blocker is not reported yet", "error", err)
-		return
-	}
 	select {
 	case <-t.conn.Down: // nil, and never ready, if manager cannot tell
 		cancelled = true

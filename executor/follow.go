@@ -38,8 +38,6 @@ type observation struct {
 	waitingSince time.Time           // newest look at an ask that the user may still answer; zero: none
 	offered      map[string][]string // tools by directory
 	lacks        []string            // tools that the agents do not have, in words
-	raisedErr    error               // of the newest read of recorded blockers
-	replied      []string            // blockers for which [boulder.Blocker.Replied] held in that read
 }
 
 // recheckSoon schedules another read of the session's state, each time after twice the delay. OpenCode sends the idle

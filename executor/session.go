@@ -107,10 +107,7 @@ func (t *turn) send(ctx context.Context) (ended bool, err error) {
 		}
 		return false, t.sendNew(ctx, false)
 	}
-	err = t.reportRaised(ctx, false) // a blocker recorded just before a crash may forbid a prompt
-	if err == nil {
-		ended, err = t.pickUp(ctx)
-	}
+	ended, err = t.pickUp(ctx)
 	if ended || err != nil {
 		return ended, err
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/testkit/octest"
@@ -26,7 +27,68 @@ type world struct {
 	project string
 	host    *opencode.Host
 	exec    *Executor
+	raised  raised
 	requests
+}
+
+// raised has the blockers of a world, as its boulder would.
+type raised struct {
+	mu  sync.Mutex
+	all []boulder.Blocker
+}
+
+func (r *raised) apply(b boulder.Body) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch b := b.(type) {
+	case boulder.BlockerRaised:
+		b.Blocker.ID = fmt.Sprint("B", len(r.all)+1)
+		r.all = append(r.all, b.Blocker)
+	case boulder.WaitEnded:
+		for i := range r.all {
+			if of := &r.all[i]; of.ID == b.BlockerID {
+				of.Replied, of.Gone = of.Replied || b.Replied, of.Gone || !b.Replied
+			}
+		}
+	}
+}
+
+func (r *raised) of(subTaskID string) (found []boulder.Blocker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.all {
+		if b.SubTaskID == subTaskID {
+			found = append(found, b)
+		}
+	}
+	return found
+}
+
+// records returns all blockers by their questions.
+func (w *world) records() map[string]boulder.Blocker {
+	w.raised.mu.Lock()
+	defer w.raised.mu.Unlock()
+	found := map[string]boulder.Blocker{}
+	for _, b := range w.raised.all {
+		found[b.Question] = b
+	}
+	return found
+}
+
+func (w *world) settle(d *away, id string, s blockers.Settlement) {
+	w.raised.mu.Lock()
+	defer w.raised.mu.Unlock()
+	for i := range w.raised.all {
+		if b := &w.raised.all[i]; b.ID == id {
+			s, err := d.Check(b, s)
+			if err != nil {
+				w.t.Error(err)
+			}
+			b.Status, b.Answer, b.Allowed, b.SettledAt = s.Status, s.Answer, s.Allowed, time.Now()
+			return
+		}
+	}
+	w.t.Errorf("there is no %s", id)
 }
 
 // requests records what reached the model.
@@ -221,6 +283,7 @@ type attempt struct {
 	boulder.Job
 	mu     sync.Mutex
 	bodies []boulder.Body
+	raised *raised // of its world
 	refuse func(boulder.Body) error
 }
 
@@ -234,7 +297,8 @@ func (w *world) newAttempt(id, prompt string) *attempt {
 		Turn:    boulder.Turn{AttemptRef: ref, Number: 1, Kind: boulder.TurnBrief, Prompt: w.t.Name() + ": " + prompt},
 		Resume:  "RESUME: go on where you were.",
 		Alone:   func() bool { return true },
-	}}
+		Raised:  func(context.Context) ([]boulder.Blocker, error) { return w.raised.of(id), nil },
+	}, raised: &w.raised}
 }
 
 func (a *attempt) report(b boulder.Body) error {
@@ -260,10 +324,8 @@ func (a *attempt) report(b boulder.Body) error {
 		}
 	case boulder.SubTaskProgress:
 		a.Attempt.Seen = b.Usage
-	case boulder.BlockerRaised:
-		a.SubTask.Blockers = append(slices.Clone(a.SubTask.Blockers), boulder.RaisedBlocker{
-			ID: b.Blocker.ID, Attempt: 1, Hard: b.Blocker.Hard, Status: b.Blocker.Status,
-		})
+	case boulder.BlockerRaised, boulder.WaitEnded:
+		a.raised.apply(b)
 	}
 	return nil
 }
@@ -272,6 +334,7 @@ func (a *attempt) run(ctx context.Context, w *world) (boulder.Evidence, error) {
 	a.mu.Lock()
 	job := a.Job
 	a.mu.Unlock()
+	job.SubTask.Blockers = w.raised.of(job.SubTask.ID)
 	return w.exec.Run(ctx, job, a.report)
 }
 

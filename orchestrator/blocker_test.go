@@ -88,13 +88,12 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// Where no blockers are recorded, two such verdicts park the sub-task with the judge's reason. A resume tries again.
+// Two verdicts that only the user can help make a blocker, which parks the sub-task until it is settled.
 func TestOnlyTheUserCanHelp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	solved := false
 	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-		if solved {
+		if req.SubTask.Attempts > 1 {
 			return agrees(ctx, req)
 		}
 		return boulder.Verdict{BlockedBy: "external", StuckReason: "Solve the CAPTCHA"}, boulder.Usage{}, nil
@@ -103,7 +102,12 @@ func TestOnlyTheUserCanHelp(t *testing.T) {
 	if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), "Solve the CAPTCHA") || r.server.sent() != 2 {
 		t.Fatalf("after %d prompts: %v", r.server.sent(), err)
 	}
-	solved = true
+	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) || r.server.sent() != 2 {
+		t.Fatalf("resumed without an answer, after %d prompts: %v", r.server.sent(), err)
+	}
+	if err := r.orchestrator().Order(t.Context(), "b1", settleOrder("a", "B1", "It is solved")); err != nil {
+		t.Fatal(err)
+	}
 	r.completes(r.resume())
 }
 

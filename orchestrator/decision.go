@@ -95,7 +95,7 @@ func (r *run) conflict(t *boulder.SubTask) *prompts.Conflict {
 // told returns what the next prompt of a session says besides the judge's findings.
 func (r *run) told(o *boulder.Open) prompts.Told {
 	told := prompts.Told{
-		News:      news(r.state, o.SubTask, o.Turn.Seq, o.Turn.Evidence.Replied...),
+		News:      news(r.state, o.SubTask, o.Turn.Seq),
 		Diversion: r.o.cfg.Diversion(r.state.Boulder),
 	}
 	if o.Attempt.Idle >= r.o.limits.IdleTurns {
@@ -110,14 +110,17 @@ func notesAndAnswers(s *boulder.State, t *boulder.SubTask) []string {
 	return append(all.Notes, all.Answers...)
 }
 
-// news returns what the user said after an event about a sub-task and those that it replaces, but not the answers in
-// has, which the session knows.
-func news(s *boulder.State, t *boulder.SubTask, afterSeq uint64, has ...string) prompts.News {
+// news returns what the user said after an event about a sub-task and those that it replaces, but not the answers that
+// the session of its attempt has.
+func news(s *boulder.State, t *boulder.SubTask, afterSeq uint64) prompts.News {
 	notes := s.Boulder.NotesFor(t.ID, afterSeq)
-	var settled []boulder.RaisedBlocker
+	of := t
+	var settled []boulder.Blocker
 	for ; t != nil; t = s.SubTask(t.Replaces) {
 		settled = append(t.SettledSince(afterSeq), settled...)
 	}
-	settled = slices.DeleteFunc(settled, func(b boulder.RaisedBlocker) bool { return slices.Contains(has, b.ID) })
+	settled = slices.DeleteFunc(settled, func(b boulder.Blocker) bool {
+		return afterSeq > 0 && b.Replied && b.SubTaskID == of.ID && b.Attempt == of.Attempts
+	})
 	return prompts.News{Notes: notes, Answers: prompts.Answers(settled)}
 }

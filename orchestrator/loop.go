@@ -145,7 +145,18 @@ func (r *run) abort(cause error) {
 	}
 }
 
-func (r *run) apply(bodies ...boulder.Body) error { return applyTo(r.state, r.now, bodies...) }
+func (r *run) apply(bodies ...boulder.Body) error {
+	for i, b := range bodies {
+		if raised, ok := b.(boulder.BlockerRaised); ok {
+			raised.Blocker.ID = r.o.cfg.BlockerID(r.state.Boulder.Raised + 1)
+			bodies[i] = raised
+		}
+		if err := applyTo(r.state, r.now, bodies[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // applyTo applies events. Before one that ends an attempt it books the usage seen of the running turn, which is not
 // resumed.
@@ -214,6 +225,11 @@ func (r *run) commit() error {
 	if err != nil {
 		r.storeErr = fmt.Errorf("store: %w", err)
 		r.abort(r.storeErr) // first: an answered worker must see that the run is over, and end its agent's turn
+	}
+	if err == nil {
+		for _, o := range r.state.Live() {
+			r.raised.Store(o.SubTask.ID, o.SubTask.Blockers)
+		}
 	}
 	for _, a := range r.acks {
 		a.Put(err)

@@ -58,10 +58,8 @@ type Config struct {
 	// Diversion says how agents report what only the user can answer; zero, the default: they cannot. It is called for
 	// every brief and continuation.
 	Diversion func(b boulder.Boulder) boulder.Diversion
-	// RaiseBlocker records the hard blocker that the verdict on a turn calls for, and returns it with its id. After a
-	// crash it is called again for the same turn, and must return the same blocker. If it is nil or fails, the sub-task is
-	// parked for the judge's words alone, and the next resume retries it.
-	RaiseBlocker func(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error)
+	// BlockerID makes the id of a boulder's nth blocker, from 1. Defaults to B and n, which is unique in the boulder only.
+	BlockerID func(nth int) string
 	// StopGrace bounds how long turns take to end after [Orchestrator.Stop], before an abort. Defaults to 10 minutes.
 	StopGrace  time.Duration
 	Logger     *slog.Logger     // defaults to none
@@ -105,10 +103,8 @@ func New(cfg Config) (*Orchestrator, error) {
 	if cfg.Diversion == nil {
 		cfg.Diversion = func(boulder.Boulder) boulder.Diversion { return boulder.Diversion{} }
 	}
-	if cfg.RaiseBlocker == nil {
-		cfg.RaiseBlocker = func(context.Context, boulder.Blocker, int) (boulder.Blocker, error) {
-			return boulder.Blocker{}, errors.New("nothing records blockers here")
-		}
+	if cfg.BlockerID == nil {
+		cfg.BlockerID = func(nth int) string { return fmt.Sprint("B", nth) }
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -255,7 +255,7 @@ func resumed(s *boulder.State) boulder.Body {
 func drop(s *boulder.State, t *boulder.SubTask, status boulder.SubTaskStatus, why string) boulder.Body {
 	done := boulder.SubTaskDone{
 		AttemptRef: boulder.AttemptRef{SubTaskID: t.ID}, Summary: why, Status: status,
-		AttemptStatus: boulder.AttemptCancelled, ByPerson: true,
+		AttemptStatus: boulder.AttemptCancelled, ByUser: true,
 	}
 	if open := s.Open(t.ID); open != nil {
 		done.AttemptRef = open.Attempt.AttemptRef
@@ -292,7 +292,7 @@ func retry(s *boulder.State, t *boulder.SubTask, now time.Time) ([]boulder.Body,
 	case open != nil && open.Attempt.Status.Live():
 		return []boulder.Body{boulder.Retry{
 			AttemptRef: open.Attempt.AttemptRef, Reason: triedAgain, Status: boulder.AttemptCancelled, Uncounted: true,
-			Next: open.Attempt.Attempt + 1, ByPerson: true,
+			Next: open.Attempt.Attempt + 1, ByUser: true,
 		}}, nil
 	case open != nil:
 		return nil, refusal("sub-task %q waits for a free slot: it begins by itself", t.ID)

@@ -134,6 +134,10 @@ func (r *replay) compare(e boulder.Event) {
 			r.same(e, schedule.Judged(r.s, o, b.Turn, b.Verdict, e.Time))
 		}
 		return
+	case boulder.BlockerRaised:
+		if o := r.s.Open(b.SubTaskID); o != nil && o.Attempt.Status != boulder.AttemptMonitoring { // the agent's
+			return
+		}
 	case boulder.StatusChanged:
 		if b.Decided && !r.stopped {
 			if due := r.decide(e.Time); !r.ending {
@@ -232,8 +236,8 @@ func (r *replay) fromOutside(b boulder.Body) bool {
 	switch b := b.(type) {
 	case boulder.Starting:
 		return b.Shared
-	case boulder.Parked: // for want of an answer, if the question could not be recorded
-		return !r.judged(b.SubTaskID) || r.s.SubTask(b.SubTaskID).NeedsUser > 0
+	case boulder.Parked:
+		return !r.judged(b.SubTaskID)
 	case boulder.Retry, boulder.ReplanStarted:
 		return !r.judged(boulder.AttemptOf(b).SubTaskID)
 	case boulder.SubTaskDone:
@@ -249,12 +253,12 @@ func (r *replay) fromOutside(b boulder.Body) bool {
 func isDecision(b boulder.Body) bool {
 	switch b := b.(type) {
 	case boulder.Starting, boulder.Continuation, boulder.Parked, boulder.ReplanStarted, boulder.ReplanRefused,
-		boulder.BudgetWarning, boulder.Isolated, boulder.Integrating:
+		boulder.BudgetWarning, boulder.Isolated, boulder.Integrating, boulder.BlockerRaised:
 		return true
 	case boulder.Retry:
-		return !b.ByPerson
+		return !b.ByUser
 	case boulder.SubTaskDone:
-		return !b.ByPerson
+		return !b.ByUser
 	case boulder.TaskComplete:
 		return b.Status != boulder.Cancelled
 	case boulder.StatusChanged:
@@ -319,7 +323,7 @@ func essence(b boulder.Body) []byte {
 	if err == nil {
 		err = json.Unmarshal(text, &fields)
 	}
-	for _, name := range []string{"reason", "summary", "prompt", "digest", "tag", "shared", "blocked", "kept"} {
+	for _, name := range []string{"reason", "summary", "prompt", "digest", "tag", "shared", "blocked", "kept", "blocker"} {
 		delete(fields, name)
 	}
 	if err == nil {

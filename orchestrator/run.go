@@ -28,6 +28,7 @@ type run struct {
 	work          map[boulder.AttemptRef]context.CancelCauseFunc // cancels launched work that has not ended
 	slots         map[boulder.AttemptRef]string                  // held slots, with their models
 	shared        sync.Map                                       // [boulder.SubTask.Shared] by sub-task, for workers
+	raised        sync.Map                                       // [boulder.SubTask.Blockers] by sub-task, for workers
 	interrupted   map[boulder.AttemptRef]bool                    // interrupted here or in an earlier process
 	acks          []Inbox                                        // of reports and orders that are applied but not stored
 	integrates    boulder.AttemptRef                             // attempt whose result is, or was last, being integrated here

@@ -56,8 +56,6 @@ func (r *run) launch() {
 			start(a.Open.Attempt.AttemptRef, func() { r.startTurn(a.Open) })
 		case schedule.Judge:
 			start(a.Open.Attempt.AttemptRef, func() { r.startJudge(a.Open) })
-		case schedule.Raise:
-			start(a.Open.Attempt.AttemptRef, func() { r.startRaise(a) })
 		case schedule.Integrate:
 			start(integrateRef, func() { r.startIntegrate(a.Open) })
 		case schedule.Try:
@@ -160,8 +158,13 @@ func (r *run) startTurn(o *boulder.Open) {
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Recovered: r.interrupted[ref] || o.Attempt.Troubles > 0,
 		Alone:     func() bool { shared, _ := r.shared.Load(ref.SubTaskID); return shared == false },
-		Line:      r.state.Boulder.Line,
-		PerTurn:   r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted, Checks: r.state.Boulder.Checks,
+		Raised: func(context.Context) ([]boulder.Blocker, error) {
+			raised, _ := r.raised.Load(ref.SubTaskID)
+			all, _ := raised.([]boulder.Blocker)
+			return all, nil
+		},
+		Line:    r.state.Boulder.Line,
+		PerTurn: r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted, Checks: r.state.Boulder.Checks,
 	}
 	since := news(r.state, o.SubTask, o.Turn.Seq)
 	if job.Recovered || o.Turn.MessageID != "" {
@@ -215,22 +218,6 @@ func (r *run) startJudge(o *boulder.Open) {
 	}, func(o *boulder.Open) []boulder.Body {
 		return []boulder.Body{schedule.Judged(r.state, o, req.Turn.Number, verdict, r.now)}
 	}, &usage)
-}
-
-// startRaise records a blocker for which the attempt is then parked.
-func (r *run) startRaise(a schedule.Raise) {
-	ref, turn := a.Open.Attempt.AttemptRef, a.Open.Turn.Number
-	var raised boulder.Blocker
-	var failed error
-	r.launchFor(ref, func(ctx context.Context) error {
-		raised, failed = r.o.cfg.RaiseBlocker(ctx, a.Blocker, turn)
-		return context.Cause(ctx)
-	}, func(o *boulder.Open) []boulder.Body {
-		if failed != nil {
-			return []boulder.Body{schedule.NotRaised(o, a.Blocker, failed)}
-		}
-		return []boulder.Body{boulder.BlockerRaised{AttemptRef: ref, Blocker: raised}}
-	}, &boulder.Usage{})
 }
 
 // judgeRequest returns what the judge is told about an ended turn, from stored records only.
@@ -290,7 +277,7 @@ func (r *run) receive(m message) error {
 func (r *run) admissible(m message) error {
 	may := false
 	switch b := m.report.(type) {
-	case boulder.SubTaskStart, boulder.TurnSent, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised:
+	case boulder.SubTaskStart, boulder.TurnSent, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised, boulder.WaitEnded:
 		if ref := boulder.AttemptOf(b); ref != m.ref || !r.busy(ref) {
 			return fmt.Errorf("attempt %d of %q reports for attempt %d of %q, or after its end: %w",
 				m.ref.Attempt, m.ref.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)

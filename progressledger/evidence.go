@@ -87,8 +87,8 @@ func oneLines(items []string) (lines []string) {
 func choices(t boulder.SubTask) []string {
 	var all []string
 	for _, b := range t.Blockers {
-		if !b.Hard && b.Choice != "" && !b.Status.Settled() {
-			all = append(all, b.Question+" It chose: "+b.Choice)
+		if !b.Hard && b.ChosenOption != "" && !b.Status.Settled() {
+			all = append(all, b.Question+" It chose: "+b.ChosenOption)
 		}
 	}
 	return all

@@ -58,7 +58,7 @@ func userPrompt(req boulder.JudgeRequest, limit int) string {
 		ledger.Headed("Goal of the whole job", req.Goal) +
 		ledger.Headed("Constraints that hold for every sub-task", ledger.Bullets(req.Constraints)) +
 		ledger.Headed("What was to be done", t.Description) +
-		ledger.Headed("Notes of the person whose job this is, which change what was to be done; the last one is the newest",
+		ledger.Headed("Notes of the user, which change what was to be done; the last one is the newest",
 			ledger.Bullets(req.Notes)) +
 		ledger.Headed("Success criteria", labelled("C", t.SuccessCriteria)) +
 		ledger.Headed("Declared outputs", labelled("O", t.Outputs)) +

@@ -21,6 +21,7 @@ import (
 	"github.com/bouldermgr/manager/progressledger"
 	"github.com/bouldermgr/manager/providers"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
+	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 	"github.com/bouldermgr/manager/workspace"
 )
@@ -144,12 +145,13 @@ func (p *Project) judge() *progressledger.Judge {
 	return &progressledger.Judge{Completer: p.completer, Logger: p.log}
 }
 
-func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, error) {
+func (p *Project) orchestrator(db *store.DB) (*orchestrator.Orchestrator, error) {
 	c, err := p.Parts(p.Slots())
 	if err != nil {
 		return nil, err
 	}
 	c.Store = db
+	c.BlockerID = func(int) string { return db.BlockerID() }
 	return orchestrator.New(c)
 }
 
@@ -171,7 +173,7 @@ func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error)
 	})
 	return orchestrator.Config{
 		Project: p.dir, Planner: p.planner(), Judge: p.judge(), Runner: p.runner,
-		Limits: &p.cfg.Limits, Diversion: p.diverter.briefed, RaiseBlocker: p.diverter.RaiseFor,
+		Limits: &p.cfg.Limits, Diversion: p.diverter.briefed,
 		Logger: p.log,
 	}, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/orchestrator"
@@ -42,7 +43,7 @@ var errStillRunning = errors.New("the boulders continue, and are copied when thi
 // which stops the boulders elsewhere. A failing copy is reported once.
 func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 	s.server.SetSteerer(announcer{e, s.server})
-	told := ""
+	told, before := "", []string{}
 	for {
 		running, err := e.Copy(ctx)
 		if ctx.Err() != nil {
@@ -61,11 +62,10 @@ func (s *State) ServeElsewhere(ctx context.Context, e Elsewhere) error {
 		}
 		told = trouble
 		s.server.SetRunning(running, trouble)
-		for _, id := range running { // answers that were given before the boulder knew the blocker
-			if err := s.p.deliver(ctx, &Access{Reader: s.DB, Orders: e}, id); err != nil {
-				s.p.log.Warn("an answer was not handed over", "error", err)
-			}
+		for _, id := range slices.Concat(before, running) { // one that has ended, too
+			_, _ = s.p.writeList(ctx, s.DB, id) // it is tried again
 		}
+		before = running
 		s.server.Notify()
 		select {
 		case <-time.After(copyEvery):

@@ -186,10 +186,6 @@ func (w *slotted) process(plan *boulder.Plan) error {
 	}
 	o, err := orchestrator.New(orchestrator.Config{
 		Project: w.dir, Store: &w.store, Judge: w, Runner: worker{x, w, s}, NewID: func() string { return "b1" },
-		RaiseBlocker: func(_ context.Context, b boulder.Blocker, _ int) (boulder.Blocker, error) {
-			b.ID, b.Status = "B1", boulder.BlockerPending
-			return b, nil
-		},
 	})
 	if err != nil {
 		w.Fatal(err)

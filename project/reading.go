@@ -3,7 +3,6 @@ package project
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,13 +20,11 @@ import (
 // Reading is what views show of a boulder, read at one point in time.
 type Reading struct {
 	boulder.Snapshot
-	Events  []boulder.Event     // the whole log, or its newest events
-	Records []boulder.Blocker   // of its blockers
-	Unread  error               // why Records are missing; blockers are then shown as the boulder knows them
-	Holder  *Holder             // nil: no process holds the state
-	Limits  orchestrator.Limits // that explain why sub-tasks wait
-	Others  []boulder.Snapshot  // other boulders of the process that runs this one
-	Now     time.Time
+	Events []boulder.Event     // the whole log, or its newest events
+	Holder *Holder             // nil: no process holds the state
+	Limits orchestrator.Limits // that explain why sub-tasks wait
+	Others []boulder.Snapshot  // other boulders of the process that runs this one
+	Now    time.Time
 }
 
 // Running reports whether a process runs the boulder.
@@ -43,7 +40,7 @@ func (r *Reading) Worked() time.Duration {
 
 // Raised returns the boulder's blockers, each with the sub-task that needs the answer.
 func (r *Reading) Raised() []report.Blocker {
-	return report.Blockers(r.Boulder, r.SubTasks, r.Records, r.Now)
+	return report.Blockers(r.Boulder, r.SubTasks, r.Now)
 }
 
 // Newest is how many events are enough to show what the agents do now.
@@ -54,10 +51,6 @@ func (p *Project) Reading(ctx context.Context, there *Access, d boulder.Snapshot
 	r := &Reading{
 		Snapshot: d, Events: events, Holder: there.Holder, Limits: p.LimitsOf(there.Holder), Others: there.others(ctx, d.Boulder.ID),
 		Now: time.Now(),
-	}
-	of := blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: d.Boulder.ID}}
-	if r.Records, r.Unread = p.Blockers().List(ctx, of); r.Unread != nil {
-		r.Unread = fmt.Errorf("the blockers are as the boulder knows them, without what is in %s: %w", blockers.FileName, r.Unread)
 	}
 	return r
 }
@@ -103,14 +96,14 @@ func (p *Project) Whole(ctx context.Context, there *Access, d boulder.Snapshot) 
 // ReadReport makes the report of a boulder. With an error it is incomplete.
 func (p *Project) ReadReport(ctx context.Context, there *Access, d boulder.Snapshot) (*report.Report, error) {
 	r, err := p.Whole(ctx, there, d)
-	return p.Report(r), errors.Join(err, r.Unread)
+	return p.Report(r), err
 }
 
 // Report makes the report of a boulder, without secrets. r needs all events.
 func (p *Project) Report(r *Reading) *report.Report {
 	in := report.Input{
 		Boulder: r.Boulder, SubTasks: r.SubTasks, Attempts: r.Attempts, Turns: map[string]boulder.Turn{},
-		Blockers: r.Records, Running: r.Running(), Away: r.Boulder.Engine != "" && r.Holder == nil, Now: r.Now.Round(0),
+		Running: r.Running(), Away: r.Boulder.Engine != "" && r.Holder == nil, Now: r.Now.Round(0),
 	}
 	for _, turn := range boulder.Turns(r.Events, "") { // keeps the newest turn with evidence or verdict
 		if turn.Evidence != nil || turn.Verdict != nil {

@@ -105,18 +105,17 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 		defer work.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		id, here := "", &Access{Reader: s.DB, Orders: s.run}
+		id := ""
 		defer func() { s.server.Ended(id) }()
 		for e, err := range s.events(ctx, req) {
 			if err == nil && id == "" {
 				id = e.BoulderID
 				s.server.Began(id)
 			}
-			if _, raised := e.Body.(boulder.BlockerRaised); raised && err == nil {
-				work.Go(func() { // concurrently: the run itself has to take the order
-					if err := s.p.deliver(ctx, here, e.BoulderID); err != nil && ctx.Err() == nil {
-						s.p.log.Warn("an answer was not handed over", "error", err)
-					}
+			switch e.Body.(type) {
+			case boulder.TakenUp, boulder.BlockerRaised, boulder.BlockerSettled:
+				work.Go(func() { // the run does not wait
+					_, _ = s.p.writeList(context.WithoutCancel(ctx), s.DB, e.BoulderID) // it is tried again with every command
 				})
 			}
 			s.server.Notify()
@@ -128,9 +127,6 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 }
 
 func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
-	if req.Resume != "" && (!s.serves || !s.server.Runs(req.Resume)) {
-		s.p.Deliver(ctx, s.DB, req.Resume)
-	}
 	if err := s.p.Complete(ctx, &req); err != nil {
 		return func(yield func(boulder.Event, error) bool) { yield(boulder.Event{}, err) }
 	}

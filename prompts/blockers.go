@@ -10,7 +10,7 @@ import (
 )
 
 // Answers words the user's answers to blockers of a sub-task, for its next prompt.
-func Answers(settled []boulder.RaisedBlocker) []string {
+func Answers(settled []boulder.Blocker) []string {
 	var texts []string
 	for _, b := range settled {
 		said := fmt.Sprintf("About %s, %q: ", b.ID, text.Short(b.Question, maxItem))
@@ -97,7 +97,7 @@ func (p *prompt) answers(answers []string) {
 	if len(answers) == 0 {
 		return
 	}
-	p.add("The person whose job this is answered what you asked; it takes precedence over the brief:")
+	p.add("The user answered what you asked; it takes precedence over the brief:")
 	if n := len(answers) - maxAnswers/minAnswer; n > 0 {
 		p.add(fmt.Sprintf("[cut: the first %d of %d answers]", n, len(answers)))
 		answers = answers[n:]

@@ -10,8 +10,8 @@ import (
 	"github.com/bouldermgr/manager/testkit/golden"
 )
 
-func settled() []boulder.RaisedBlocker {
-	return []boulder.RaisedBlocker{
+func settled() []boulder.Blocker {
+	return []boulder.Blocker{
 		{ID: "B1", Question: "Which key\nsigns the tokens?", Status: boulder.BlockerAnswered, Answer: "The new one.\nThe old one goes.\n"},
 		{ID: "B2", Question: "May it run `git push`?", Status: boulder.BlockerAnswered, Allowed: true},
 		{ID: "B3", Question: "May it run `npm publish`?", Status: boulder.BlockerAnswered, Allowed: true, Answer: "with --dry-run"},

@@ -66,10 +66,10 @@ func Build(in Input) boulder.Brief {
 		task = ""
 	}
 	request := cuttable("## The request that the whole job comes from", task, file("", "request.md"), maxRequest)
-	answers := cuttable("## Answers of the person whose job this is\n\n"+
+	answers := cuttable("## Answers of the user\n\n"+
 		"Earlier sessions asked. What was answered takes precedence over the rest of this brief. The newest comes first.",
 		newestFirst(in.Answers), file(t.ID, "answers.md"), maxAnswersKept)
-	notes := cuttable("## Notes of the person whose job this is\n\n"+
+	notes := cuttable("## Notes of the user\n\n"+
 		"They came while the job was under way and take precedence over the rest of this brief. The newest comes first.",
 		newestFirst(in.Notes), file(t.ID, "notes.md"), maxNotes)
 	results := &section{

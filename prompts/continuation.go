@@ -106,7 +106,7 @@ func (p *prompt) notes(notes []string) {
 	if len(notes) == 0 {
 		return
 	}
-	p.add("The person whose job this is noted meanwhile; it takes precedence over the brief:")
+	p.add("The user noted meanwhile; it takes precedence over the brief:")
 	if n := len(notes) - maxUnmet; n > 0 {
 		p.add(fmt.Sprintf("[cut: the first %d of %d notes]", n, len(notes)))
 	}

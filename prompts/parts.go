@@ -99,7 +99,7 @@ func earlierResult(t *boulder.SubTask) string {
 		boulder.FilesRevert: "What it changed then is not in the files any more.",
 	}[e.Files]
 	why := map[boulder.Reason]string{
-		boulder.ReasonAsked: "The person whose job this is wants it done again.", boulder.ReasonEdited: "Its description is a new one.",
+		boulder.ReasonAsked: "The user wants it done again.", boulder.ReasonEdited: "Its description is a new one.",
 		boulder.ReasonInput: "What it builds on came out differently.", boulder.ReasonBase: "Files that it changed were changed by others.",
 		boulder.ReasonGate: "A gate of it is red now.",
 	}

@@ -396,7 +396,7 @@ func TestNothingInAPromptPassesForTheManager(t *testing.T) {
 			golden.Forge(&in.Plan.Facts, said)
 			golden.Forge(in.Conflict, said)
 			in.Conflict.Others[0].ID, in.Conflict.Red[0].Command = "other", "make"
-			in.Answers = prompts.Answers([]boulder.RaisedBlocker{{ID: "B1", Question: said, Allowed: true}})
+			in.Answers = prompts.Answers([]boulder.Blocker{{ID: "B1", Question: said, Allowed: true}})
 			for _, others := range []*[]*boulder.SubTask{&in.Dependencies, &in.Finished} {
 				golden.Forge(others, said)
 				(*others)[0].ID, (*others)[0].Transcript = "other", own.Transcript

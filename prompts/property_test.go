@@ -147,9 +147,9 @@ func TestNoticeCounts(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var settled []boulder.RaisedBlocker
+		var settled []boulder.Blocker
 		for i := range rapid.SampledFrom([]int{1, 3, 50, 300}).Draw(t, "answers") {
-			settled = append(settled, boulder.RaisedBlocker{
+			settled = append(settled, boulder.Blocker{
 				ID: fmt.Sprintf("B%d", i+1), Question: text(t, "question"), Status: boulder.BlockerAnswered,
 				Answer: strings.Repeat("é", rapid.SampledFrom([]int{1, 100, 4_000}).Draw(t, "length")),
 			})

@@ -130,8 +130,8 @@ func (s *StandIn) round(ctx context.Context, pending []opencode.Request) (found 
 	s.looked = s.Now()
 	s.asks = slices.DeleteFunc(s.asks, func(r *Ruled) bool {
 		settled := !among(pending, r.ID) // by another client of the server, or by an abort
-		if settled && !r.done {
-			s.Gone(ctx, r.Ruling.BlockerID)
+		if settled && r.Waits() {
+			s.EndWait(ctx, r.Ruling.BlockerID, false)
 		}
 		return settled
 	})
@@ -367,7 +367,7 @@ func IsDoomLoop(r opencode.Request) bool { return r.Permission == "doom_loop" }
 func (s *StandIn) ruleAgain(ctx context.Context, r *Ruled) {
 	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
 	defer cancel()
-	ruling, err := s.Diverter.Ruling(ctx, r.Ruling.BlockerID)
+	ruling, err := s.Diverter.Ruling(ctx, s.Scope, r.Ruling.BlockerID)
 	switch {
 	case err == nil && ruling.Reply != boulder.ReplyWaiting:
 		ruling.BlockerID, ruling.Until = r.Ruling.BlockerID, r.Ruling.Until
@@ -405,29 +405,28 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 		return err
 	}
 	r.done = true
-	if err != nil && r.Ruling.Reply != boulder.ReplyAllowed {
-		s.Gone(ctx, r.Ruling.BlockerID) // the agent does not read the refusal
+	text := r.Permission != "" && r.Ruling.Reply == boulder.ReplyAllowed && r.Ruling.Message != "" // not sent: see above
+	if err == nil && r.Ruling.ByUser && !text {
+		s.EndWait(ctx, r.Ruling.BlockerID, true)
 	}
 	return nil
 }
 
-// Gone marks a blocker as obsolete, for its readers only, so that best effort will do. It ignores an empty id.
-func (s *StandIn) Gone(ctx context.Context, blockerID string) {
-	if blockerID == "" {
-		return
-	}
+// EndWait stores that the tree no longer waits for an answer. If that fails, the answer is told once more, or the
+// blocker is shown as waiting until its time is over.
+func (s *StandIn) EndWait(ctx context.Context, blockerID string, replied bool) {
 	ctx, cancel := context.WithTimeout(ctx, rulingTimeout)
 	defer cancel()
-	if err := s.Diverter.Gone(ctx, blockerID); err != nil {
-		s.Log.Warn("an obsolete blocker is not marked as such", "blocker", blockerID, "error", err)
+	if err := s.Diverter.EndWait(ctx, s.Scope, blockerID, replied); err != nil {
+		s.Log.Warn("the end of a wait is not stored", "blocker", blockerID, "error", err)
 	}
 }
 
-// End marks the remaining asks as obsolete.
+// End stores that nothing waits any more.
 func (s *StandIn) End(ctx context.Context) {
 	for _, r := range s.asks {
-		if !r.done {
-			s.Gone(ctx, r.Ruling.BlockerID)
+		if r.Waits() {
+			s.EndWait(ctx, r.Ruling.BlockerID, false)
 		}
 	}
 	s.asks = nil

@@ -61,7 +61,7 @@ type ruler struct {
 	until time.Time
 	then  boulder.Ruling
 	err   error
-	gone  []string
+	ended []string // "B1 replied" or "B1 gone"
 }
 
 func (*ruler) On(boulder.BlockerScope) bool       { return true }
@@ -73,9 +73,11 @@ func (r *ruler) Divert(_ context.Context, b boulder.Blocker) (boulder.Ruling, er
 	}
 	return boulder.Ruling{BlockerID: "B1", Reply: boulder.ReplyWaiting, Until: r.until}, nil
 }
-func (r *ruler) Ruling(context.Context, string) (boulder.Ruling, error) { return r.then, r.err }
-func (r *ruler) Gone(_ context.Context, id string) error {
-	r.gone = append(r.gone, id)
+func (r *ruler) Ruling(context.Context, boulder.BlockerScope, string) (boulder.Ruling, error) {
+	return r.then, r.err
+}
+func (r *ruler) EndWait(_ context.Context, _ boulder.BlockerScope, id string, replied bool) error {
+	r.ended = append(r.ended, id+map[bool]string{true: " replied", false: " gone"}[replied])
 	return nil
 }
 
@@ -138,8 +140,50 @@ func TestNextRound(t *testing.T) {
 	if got := s.next(nil, *now); got != *now {
 		t.Errorf("what is gone is noticed at %s", got)
 	}
-	if _, err := s.round(t.Context(), nil); err != nil || len(r.gone) != 1 || !s.next(nil, *now).IsZero() {
-		t.Errorf("%v; gone: %v, next %s", err, r.gone, s.next(nil, *now))
+	if _, err := s.round(t.Context(), nil); err != nil || !slices.Equal(r.ended, []string{"B1 gone"}) || !s.next(nil, *now).IsZero() {
+		t.Errorf("%v; ended: %v, next %s", err, r.ended, s.next(nil, *now))
+	}
+}
+
+// A session that got the user's whole answer does not get it again. OpenCode takes no text with a granted permission, and
+// an ask that is gone had no answer.
+func TestEndOfAWait(t *testing.T) {
+	t.Parallel()
+	const gone = `{"name":"NotFoundError"}`
+	for name, c := range map[string]struct {
+		permission string
+		then       boulder.Ruling
+		answer     string // of the server
+		want       string
+	}{
+		"allowed":           {"bash", boulder.Ruling{Reply: boulder.ReplyAllowed, ByUser: true}, "", "B1 replied"},
+		"allowed, a text":   {"bash", boulder.Ruling{Reply: boulder.ReplyAllowed, ByUser: true, Message: "Once."}, "", ""},
+		"refused":           {"bash", boulder.Ruling{Reply: boulder.ReplyDiverted, ByUser: true, Message: "No."}, "", "B1 replied"},
+		"skipped":           {"bash", boulder.Ruling{Reply: boulder.ReplyDiverted, ByUser: true}, "", "B1 replied"},
+		"answered":          {"", boulder.Ruling{Reply: boulder.ReplyAllowed, ByUser: true, Message: "Red."}, "", "B1 replied"},
+		"time is over":      {"bash", boulder.Ruling{Reply: boulder.ReplyDiverted}, "", ""},
+		"the ask is gone":   {"bash", boulder.Ruling{Reply: boulder.ReplyAllowed, ByUser: true}, gone, ""},
+		"the end of a turn": {"bash", boulder.Ruling{Reply: boulder.ReplyWaiting}, "", "B1 gone"},
+	} {
+		r, now := &ruler{until: began.Add(time.Hour)}, began
+		s := onServer(t, r, &now, func(req *http.Request) string {
+			if req.Method == http.MethodPost {
+				return c.answer
+			}
+			return "[]"
+		})
+		asks := []opencode.Request{ask("s", "p", c.permission)}
+		if _, err := s.round(t.Context(), asks); err != nil || !s.Awaits("B1") {
+			t.Fatalf("%s: %v", name, err)
+		}
+		r.then = c.then
+		if _, err := s.round(t.Context(), asks); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		s.End(t.Context())
+		if got := strings.Join(r.ended, ", "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }
 
@@ -152,7 +196,11 @@ func onServer(t *testing.T, d Diverter, now *time.Time, answer func(*http.Reques
 			fmt.Fprint(w, `{"healthy":true,"version":"1.18.33"}`)
 			return
 		}
-		fmt.Fprint(w, cmp.Or(answer(r), "true"))
+		said := answer(r)
+		if strings.Contains(said, "NotFoundError") {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		fmt.Fprint(w, cmp.Or(said, "true"))
 	}))
 	t.Cleanup(server.Close)
 	client, err := opencode.Attach(t.Context(), server.URL, opencode.AttachConfig{})
@@ -229,7 +277,7 @@ func TestRefusalSweepsNothingAway(t *testing.T) {
 	if want := []string{"/permission/perhaps/reply", "/permission/no/reply"}; err != nil || !slices.Equal(replied, want) {
 		t.Errorf("replied to %q, want %q; %v", replied, want, err)
 	}
-	if len(r.gone) != 0 {
-		t.Errorf("swept away: %q", r.gone)
+	if len(r.ended) != 0 {
+		t.Errorf("swept away: %q", r.ended)
 	}
 }

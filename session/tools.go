@@ -18,6 +18,8 @@ import (
 type Diverter interface {
 	// On reports whether a session is diverted at this moment.
 	On(scope boulder.BlockerScope) bool
+	// Bind makes book take what an attempt records, until unbind is called. unbind waits for what is being recorded.
+	Bind(scope boulder.BlockerScope, book boulder.BlockerBook) (unbind func())
 	// Tools returns the MCP server (streamable HTTP) with these tools: [boulder.BlockerTool], [opencode.TodoTool].
 	Tools(ctx context.Context, names ...string) (opencode.MCPServer, error)
 	// Diversion returns what the agents of a session are told while it is diverted.
@@ -30,9 +32,9 @@ type Diverter interface {
 	// Instruction returns what an agent is told about an ask that could not be recorded.
 	Instruction(ask boulder.Blocker) string
 	// Ruling returns what became of a ruling to wait: the user answered, or the time is over.
-	Ruling(ctx context.Context, blockerID string) (boulder.Ruling, error)
-	// Gone records that a session did not get its answer and no longer waits for it. What the user answered stays.
-	Gone(ctx context.Context, blockerID string) error
+	Ruling(ctx context.Context, scope boulder.BlockerScope, blockerID string) (boulder.Ruling, error)
+	// EndWait records that a session no longer waits for an answer. replied: it has it; else it gets it with a prompt.
+	EndWait(ctx context.Context, scope boulder.BlockerScope, blockerID string, replied bool) error
 	// Raised lists the blockers of an attempt or, if the scope has none, of a session, oldest first.
 	Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error)
 }

@@ -387,7 +387,7 @@ func usedPages(t testing.TB, data []byte) (n int) {
 
 // store writes a record with a correct checksum.
 func store(b *bolt.Bucket, key []byte, text string) error {
-	_, err := (&DB{new(boltfile.DB)}).put(b, key, json.RawMessage(text))
+	_, err := (&DB{file: new(boltfile.DB)}).put(b, key, json.RawMessage(text))
 	return err
 }
 

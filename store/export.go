@@ -121,7 +121,7 @@ func (db *DB) Import(ctx context.Context, s *boulder.State, events []boulder.Eve
 
 // Adopt moves the boulder of an export into a project, and returns its state and its original project. An unfinished
 // boulder is paused. Its live attempts end as lost and uncounted, since their sessions are out of reach: a resume
-// starts fresh ones. Unanswered blockers stayed in the original project, so they are asked again.
+// starts fresh ones. No session of it waits here, so what is not answered is asked again.
 //
 // project is an absolute directory; now is the time of the added events. Errors wrap [ErrBadExport] and leave x
 // unchanged.

@@ -83,14 +83,15 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// TestAdoptAsksAgain: an import asks again what waited for an answer, because blockers stay in their project.
+// TestAdoptAsksAgain: an import asks again what waited for an answer, because sessions stay in their project.
 func TestAdoptAsksAgain(t *testing.T) {
 	t.Parallel()
 	for _, parked := range []bool{false, true} {
 		w := newWorld(t, "id", epoch, spec("a"))
 		w.start(t, ref("a", 1))
 		w.must(t, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: boulder.Blocker{
-			ID: "B1", Question: "Which database?", Hard: true, Status: boulder.BlockerPending,
+			ID: "B1", BlockerScope: boulder.BlockerScope{SubTaskID: "a", Attempt: 1}, Question: "Which database?", Hard: true,
+			Status: boulder.BlockerPending,
 		}})
 		if parked {
 			w.must(t, boulder.Parked{AttemptRef: ref("a", 1), Reason: "waits"})

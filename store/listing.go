@@ -26,7 +26,8 @@ type Item struct {
 	CreatedAt  time.Time      `json:"created_at"`
 	UpdatedAt  time.Time      `json:"updated_at"`
 	ArchivedAt time.Time      `json:"archived_at,omitzero"`
-	Asks       bool           `json:"asks,omitempty"` // a plan or a replan awaits approval
+	Asks       bool           `json:"asks,omitempty"`   // a plan or a replan awaits approval
+	Raised     int            `json:"raised,omitempty"` // blockers so far
 }
 
 const maxListed = 1000 // characters of a request; a terminal line shows fewer
@@ -35,6 +36,7 @@ func itemOf(b *boulder.Boulder) Item {
 	return Item{
 		BoulderID: b.ID, Task: text.Cut(b.Task, maxListed), Status: b.Status, Reason: b.Reason, Tally: b.Tally,
 		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt, Asks: b.Asks(),
+		Raised: b.Raised,
 	}
 }
 

@@ -3,7 +3,9 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -101,7 +103,7 @@ func step(rt *rapid.T, w *world) {
 			boulder.SubTaskProgress{AttemptRef: ref, Checkpoint: &boulder.Checkpoint{File: text, Line: 3, At: w.now}},
 			boulder.TurnEnded{AttemptRef: ref, Turn: turn, Evidence: boulder.Evidence{FinalMessage: text, Usage: usage}},
 			boulder.Retry{AttemptRef: ref, Status: boulder.AttemptLost, Uncounted: true, Next: ref.Attempt + 1},
-			raised(rt, ref, text),
+			raised(rt, ref, text), waitEnded(rt, ref, t),
 			boulder.Parked{AttemptRef: ref, Reason: text, Digest: text},
 		},
 		boulder.AttemptMonitoring: {
@@ -121,6 +123,14 @@ func step(rt *rapid.T, w *world) {
 	_ = w.apply(rapid.SampledFrom(bodies).Draw(rt, "body"))
 }
 
+func waitEnded(rt *rapid.T, ref boulder.AttemptRef, t *boulder.SubTask) boulder.Body {
+	none := boulder.Blocker{ID: "B10"}
+	return boulder.WaitEnded{
+		AttemptRef: ref, Replied: rapid.Bool().Draw(rt, "replied"),
+		BlockerID: rapid.SampledFrom(append(slices.Clone(t.Blockers), none)).Draw(rt, "ended").ID,
+	}
+}
+
 // raised draws a blocker with every field set.
 func raised(rt *rapid.T, ref boulder.AttemptRef, text string) boulder.Body {
 	b := boulder.Blocker{
@@ -131,9 +141,10 @@ func raised(rt *rapid.T, ref boulder.AttemptRef, text string) boulder.Body {
 		Status: boulder.BlockerPending, CreatedAt: epoch,
 	}
 	if rapid.Bool().Draw(rt, "ask") {
+		b.Until = epoch.Add(time.Hour)
 		b.Ask = &boulder.Ask{
 			Kind: boulder.AskPermission, RequestID: "per", Permission: "bash", Patterns: []string{text}, Tool: "bash",
-			Arguments: text, Reply: boulder.ReplyDiverted,
+			Arguments: text,
 		}
 	}
 	return boulder.BlockerRaised{AttemptRef: ref, Blocker: b}

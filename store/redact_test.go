@@ -27,7 +27,8 @@ func TestRedact(t *testing.T) {
 	w.commit(t, db)
 	w.start(t, ref("a", 1))
 	w.must(t, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: boulder.Blocker{
-		ID: "B1", Question: said, Context: said, Options: []string{said}, ChosenOption: said, ChosenReasoning: said,
+		ID: "B1", BlockerScope: boulder.BlockerScope{SubTaskID: "a", Attempt: 1}, Status: boulder.BlockerPending,
+		Question: said, Context: said, Options: []string{said}, ChosenOption: said, ChosenReasoning: said,
 		Ask: &boulder.Ask{Patterns: []string{"echo " + key}, Arguments: `{"command":"echo ` + key + `"}`},
 	}})
 	w.must(t, boulder.BlockerSettled{SubTaskID: "a", BlockerID: "B1", Status: boulder.BlockerAnswered, Answer: said})

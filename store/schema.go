@@ -21,6 +21,7 @@ import (
 //	meta/
 //	    schema                      version of this tree, decimal
 //	    active                      id of the boulder created or resumed last; absent before the first
+//	    blockers                    highest number of a blocker, decimal; absent before the first
 //	list/
 //	    <boulder id>                entry: the boulder in lists, and the length of its log
 //	log/
@@ -37,7 +38,8 @@ var (
 	bucketLog       = []byte("log")
 	bucketSnapshots = []byte("snapshots")
 
-	keyActive = []byte("active")
+	keyActive   = []byte("active")
+	keyBlockers = []byte("blockers")
 )
 
 type entry struct {

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -21,7 +23,12 @@ import (
 type Options = boltfile.Options
 
 // DB is an open database. Its methods may be called from any goroutine.
-type DB struct{ file *boltfile.DB }
+type DB struct {
+	file *boltfile.DB
+
+	mu      sync.Mutex
+	blocker uint64 // highest number of a blocker that was given
+}
 
 var tree = boltfile.Tree{
 	Version: schemaVersion, Buckets: []string{string(bucketList), string(bucketLog), string(bucketSnapshots)},
@@ -34,7 +41,7 @@ func Open(path string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
-	return &DB{file}, nil
+	return &DB{file: file}, nil
 }
 
 // Close closes the database, see [boltfile.DB.Close].
@@ -76,10 +83,14 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 				return fmt.Errorf("event %d: %w", event.Seq, err)
 			}
 			e.Behind += size
-			switch event.Body.(type) {
+			switch body := event.Body.(type) {
 			case boulder.Created, boulder.TakenUp:
 				if !imported {
 					err = tx.Bucket(bucketMeta).Put(keyActive, []byte(id))
+				}
+			case boulder.BlockerRaised:
+				if n := numberOf(body.Blocker.ID); n > lastBlocker(tx) {
+					err = putBlocker(tx, n)
 				}
 			}
 			if err != nil {
@@ -96,6 +107,43 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 		_, err = db.put(tx.Bucket(bucketList), []byte(id), e)
 		return err
 	})
+}
+
+// BlockerID returns the id of a new blocker, unique in this database: B and a number. One that is not committed may be
+// given again by another process.
+func (db *DB) BlockerID() string {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	// An import may have brought higher numbers. If the file cannot be read, the commit fails, too.
+	_ = db.file.View(context.Background(), func(tx *bolt.Tx) error {
+		db.blocker = max(db.blocker, lastBlocker(tx))
+		return nil
+	})
+	db.blocker++
+	return fmt.Sprint("B", db.blocker)
+}
+
+// ReserveBlockers keeps n numbers for an engine that numbers the blockers of a boulder itself, and returns the first.
+func (db *DB) ReserveBlockers(ctx context.Context, n int) (first int, err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	err = db.file.Update(ctx, func(tx *bolt.Tx) error {
+		last := max(db.blocker, lastBlocker(tx)) // some may be given, but not committed yet
+		first = int(last) + 1
+		return putBlocker(tx, last+uint64(n))
+	})
+	return first, err
+}
+
+func numberOf(blockerID string) uint64 {
+	n, _ := strconv.ParseUint(strings.TrimPrefix(blockerID, "B"), 10, 64) // 0 for the ids of another program
+	return n
+}
+
+func lastBlocker(tx *bolt.Tx) uint64 { return numberOf(string(tx.Bucket(bucketMeta).Get(keyBlockers))) }
+
+func putBlocker(tx *bolt.Tx, n uint64) error {
+	return tx.Bucket(bucketMeta).Put(keyBlockers, []byte(strconv.FormatUint(n, 10)))
 }
 
 const (

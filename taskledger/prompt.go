@@ -43,7 +43,7 @@ the rest.`
   reporting alone, unless that is what was asked for.
 - depends_on lists the ids of the sub-tasks whose results are needed, and no others: sub-tasks that do not depend on
   each other run at the same time in the same directory, so two of them must not change the same files. Where they
-  would, let one depend on the other, or say so in writes. No circles.`
+  would, let one depend on the other, or say so in writes. No cycles.`
 
 	fieldsPrompt = `- id: a short word in lower case with - between words.
 - subject: imperative, one line: "Add the settings toggle". active_form: the same while it is under way: "Adding the

@@ -215,7 +215,7 @@ func TestACall(t *testing.T) {
 	register := newRegister(t, func(c *blockers.Config) { c.Max = 2 })
 	s := newServer(t, register)
 	session := connect(t, s)
-	scope := boulder.BlockerScope{BoulderID: "b", SubTaskID: "toggle", Attempt: 2, SessionID: "ses_1"}
+	scope := boulder.BlockerScope{SessionID: "ses_1"}
 	n := 0
 	made := func(arguments, want string, fails bool) {
 		t.Helper()
@@ -240,6 +240,12 @@ func TestACall(t *testing.T) {
 	}
 	made(input("Off?"), Off, false)
 	made(`{"category":"question"}`, Off, false)
+	recorded(t, register, 2)
+	if err := register.Switch(t.Context(), "", nil); err != nil {
+		t.Fatal(err)
+	}
+	scope = boulder.BlockerScope{BoulderID: "b", SubTaskID: "toggle", Attempt: 2, SessionID: "ses_2"} // of a turn that is over
+	made(input("Too late?"), "… Not recorded: the turn is over", true)
 	recorded(t, register, 2)
 	if !strings.HasPrefix(Off, "The blocker diverter is off; nothing was recorded") {
 		t.Errorf("while it is off: %q", Off)

@@ -129,7 +129,7 @@ func (s *Server) handle(ctx context.Context, r *mcp.CallToolRequest, who scopeOf
 		return Registered, false
 	case errors.Is(err, blockers.ErrOff): // switched off meanwhile
 		return Off, false
-	case errors.Is(err, blockers.ErrTooMany):
+	case errors.Is(err, blockers.ErrTooMany), errors.Is(err, blockers.ErrOver):
 		return fmt.Sprintf("Not recorded: %s. Go on with what needs no answer, and put the question into your final message.",
 			err), true
 	case errors.As(err, &invalid):

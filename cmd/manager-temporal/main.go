@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"log/slog"
 	"net"
@@ -25,7 +24,6 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/cli"
 	"github.com/bouldermgr/manager/executor"
@@ -147,21 +145,6 @@ func (c connection) sweep(ctx context.Context) {
 	}
 }
 
-// firstBlocker returns the id after which a host numbers its blockers. Hosts must be most unlikely to share ids: the
-// gateway cannot copy the log of a boulder whose blocker has the id of another's.
-func firstBlocker(host string) string {
-	return fmt.Sprintf("B%d000", 1_000_000+crc32.ChecksumIEEE([]byte(host))%9_000_000)
-}
-
-// settle stores the user's answer where the blocker was raised. An unknown or already settled blocker is no error.
-func (c connection) settle(ctx context.Context, b boulder.RaisedBlocker) error {
-	_, err := c.Blockers().Settle(ctx, b.ID, blockers.Settlement{Status: b.Status, Answer: b.Answer, Allowed: b.Allowed})
-	if errors.Is(err, blockers.ErrNotFound) || errors.Is(err, blockers.ErrSettled) {
-		return nil
-	}
-	return errors.Join(err, c.Blockers().Delivered(ctx, b.ID))
-}
-
 // works returns nil if OpenCode answers, if need be after a restart. It retries for 5 s: a death is noticed late.
 func (c connection) works(ctx context.Context) error {
 	for begun := time.Now(); ; {
@@ -227,14 +210,11 @@ worker.`,
 				return err
 			}
 			parts := worker.Parts{
-				Planner: c.parts.Planner, Judge: c.parts.Judge, Runner: c.parts.Runner, RaiseBlocker: c.parts.RaiseBlocker, Project: c.Dir(),
+				Planner: c.parts.Planner, Judge: c.parts.Judge, Runner: c.parts.Runner, Project: c.Dir(),
 			}
 			if c.remote != nil {
 				host, _ := os.Hostname()
-				parts.Host, parts.Publish, parts.Settle = host+":"+c.Dir(), c.remote.Publish, c.settle
-				if err := c.Blockers().PassOver(ctx, firstBlocker(parts.Host)); err != nil {
-					return err
-				}
+				parts.Host, parts.Publish = host+":"+c.Dir(), c.remote.Publish
 				c.sweep(ctx)
 			}
 			if _, err := c.Client(ctx); err != nil { // a worker without OpenCode must not take work
@@ -302,7 +282,7 @@ copies the logs from there. All commands that look or steer work as with a serve
 			defer st.Release()
 			cmd.PrintErrf("Handing boulders of %s to Temporal (task queue %s).\n", c.Dir(), s.queue)
 			return st.ServeElsewhere(ctx, &gateway.Gateway{
-				Client: c.client, Queue: s.queue, DB: st.DB, Blockers: c.Blockers(), Complete: c.Complete, Remote: c.remote,
+				Client: c.client, Queue: s.queue, DB: st.DB, Complete: c.Complete, Remote: c.remote,
 				Input: flow.Input{
 					Project: c.Dir(), Limits: *c.parts.Limits, Heartbeat: heartbeat, Diverted: c.Config().Blockers.Enabled,
 					Diversion: c.parts.Diversion(boulder.Boulder{Settings: boulder.Settings{Diverted: true}}),

@@ -27,19 +27,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A shared id would keep the gateway from copying a boulder's log.
-func TestHostsShareNoBlockers(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for i := range 300 {
-		first := firstBlocker(fmt.Sprintf("worker-%d:/project", i))
-		if seen[first] {
-			t.Errorf("two hosts begin after %s", first)
-		}
-		seen[first] = true
-	}
-}
-
 // site is a project with the demo's model, OpenCode, and a Temporal server.
 type site struct {
 	*testing.T

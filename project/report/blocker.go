@@ -13,15 +13,15 @@ import (
 type Blocker struct {
 	Type string `json:"type"` // blocker-record: the event is of type blocker
 	boulder.Blocker
-	Standing    blockers.Standing `json:"standing"`
-	Awaited     bool              `json:"awaited"`               // its sub-task or session waits
-	Undelivered bool              `json:"undelivered,omitempty"` // settled, but its sub-task was not told yet
-	Over        string            `json:"-"`                     // what is over, so that an answer has no effect
+	Standing blockers.Standing `json:"standing"`
+	Awaited  bool              `json:"awaited"` // its sub-task or session waits
+	Over     string            `json:"-"`       // what is over, so that an answer has no effect
 }
 
 // NewBlocker finds out whether an answer is of use. t and over are the results of [blockers.SubTaskOf].
 func NewBlocker(b boulder.Blocker, t *boulder.SubTask, over string, now time.Time) Blocker {
 	standing := blockers.StandingOf(&b, t, now)
+	b.Key, b.Grants = "", nil // of use to the register only
 	return Blocker{Type: "blocker-record", Blocker: b, Standing: standing, Awaited: standing == blockers.Awaited, Over: over}
 }
 
@@ -29,7 +29,7 @@ func NewBlocker(b boulder.Blocker, t *boulder.SubTask, over string, now time.Tim
 // an answer, then the others by standing and age.
 func SortBlockers(all []Blocker, now time.Time) {
 	place := func(b Blocker) int {
-		if b.Awaited && blockers.Waiting(&b.Blocker, now) {
+		if b.Awaited && b.Waiting(now) {
 			return -1
 		}
 		return slices.Index([]blockers.Standing{blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over}, b.Standing)
@@ -43,33 +43,14 @@ func SortBlockers(all []Blocker, now time.Time) {
 	})
 }
 
-// Blockers merges the full records of a boulder's blockers with those of its sub-tasks, sorted by [SortBlockers]. After
-// a crash between the two writes either may be ahead.
-func Blockers(of boulder.Boulder, tasks []*boulder.SubTask, records []boulder.Blocker, now time.Time) []Blocker {
-	full := slices.Clone(records)
-	raised := map[string]boulder.RaisedBlocker{}
-	for _, t := range tasks {
-		for _, k := range t.Blockers {
-			raised[k.ID] = k
-			at := slices.IndexFunc(full, func(b boulder.Blocker) bool { return b.ID == k.ID })
-			if at < 0 {
-				full = append(full, boulder.Blocker{
-					ID: k.ID, BlockerScope: boulder.BlockerScope{BoulderID: of.ID, SubTaskID: t.ID, Attempt: k.Attempt},
-					Question: k.Question, Hard: k.Hard,
-					ChosenOption: k.Choice, Status: k.Status, Answer: k.Answer, Allowed: k.Allowed,
-				})
-			} else if f := &full[at]; k.Status.Settled() && !f.Status.Settled() {
-				f.Status, f.Answer, f.Allowed = k.Status, k.Answer, k.Allowed
-			}
-		}
-	}
+// Blockers returns the blockers of a boulder, sorted by [SortBlockers].
+func Blockers(of boulder.Boulder, tasks []*boulder.SubTask, now time.Time) []Blocker {
 	all := []Blocker{}
-	for _, f := range full {
-		t, over := blockers.SubTaskOf(&f, of, tasks)
-		b := NewBlocker(f, t, over, now)
-		k, known := raised[f.ID]
-		b.Undelivered = known && t != nil && f.Status.Settled() && !k.Status.Settled()
-		all = append(all, b)
+	for _, t := range tasks {
+		for _, b := range t.Blockers {
+			reached, over := blockers.SubTaskOf(&b, of, tasks)
+			all = append(all, NewBlocker(b, reached, over, now))
+		}
 	}
 	SortBlockers(all, now)
 	return all

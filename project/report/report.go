@@ -21,7 +21,6 @@ type Input struct {
 	SubTasks []*boulder.SubTask // in plan order
 	Attempts []*boulder.Attempt
 	Turns    map[string]boulder.Turn // by sub-task: the newest turn with evidence or a verdict
-	Blockers []boulder.Blocker       // full records, oldest first; those that only the sub-tasks have are added
 	Running  bool                    // a process runs it
 	Away     bool                    // another engine runs it and cannot be reached: this is an older copy
 	Now      time.Time
@@ -157,7 +156,7 @@ func New(in Input) *Report {
 	}
 	slices.Sort(r.Files)
 	r.Files = slices.Compact(r.Files)
-	r.Blockers = Blockers(b, in.SubTasks, in.Blockers, in.Now)
+	r.Blockers = Blockers(b, in.SubTasks, in.Now)
 	r.Results = resultsOf(&in)
 	r.Next = r.next()
 	return r

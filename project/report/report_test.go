@@ -89,8 +89,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Boulder and register may lag behind each other: what either has settled is settled, and nothing is lost.
-func TestBlockersOfBothSides(t *testing.T) {
+// Only what is still waited for is awaited, and it comes first.
+func TestBlockers(t *testing.T) {
 	t.Parallel()
 	in := sample.Night(sample.AsItIs)
 	got := map[string]report.Blocker{}
@@ -98,25 +98,49 @@ func TestBlockersOfBothSides(t *testing.T) {
 	for _, b := range report.New(in).Blockers {
 		got[b.ID], order = b, append(order, b.ID)
 	}
-	if want := "B3 B1 B2 B4 B5"; strings.Join(order, " ") != want {
+	if want := "B3 B1 B2 B5 B4"; strings.Join(order, " ") != want {
 		t.Errorf("order %v, want %s", order, want)
 	}
 	if b := got["B3"]; !b.Awaited || b.Context == "" {
 		t.Errorf("what is waited for: %+v", b)
 	}
-	if b := got["B2"]; b.Awaited || b.Question != "an old question" { // of an earlier attempt, only the boulder has it
+	if b := got["B2"]; b.Awaited || b.Question != "an old question" { // of an earlier attempt
 		t.Errorf("what is not waited for any more: %+v", b)
 	}
-	if b := got["B4"]; b.Awaited || !b.Undelivered || b.Answer != "8080" {
-		t.Errorf("an answer that has not arrived: %+v", b)
+	if b := got["B4"]; b.Awaited || b.Answer != "8080" {
+		t.Errorf("what is answered: %+v", b)
 	}
 	in.SubTasks[6].Blockers[1].Status, in.SubTasks[6].Blockers[1].Answer = boulder.BlockerAnswered, "MIT"
 	if b := report.New(in).Blockers[0]; b.ID == "B3" {
-		t.Errorf("it is answered in the boulder: %+v", b)
+		t.Errorf("it is answered: %+v", b)
 	}
 	in.SubTasks[6].Status = boulder.SubTaskCancelled
 	if n := len(report.New(in).Awaited()); n != 0 {
 		t.Errorf("a cancelled sub-task waits for %d answers", n)
+	}
+}
+
+// Sessions held at an ask come first, the one with the least time first.
+func TestHeldSessionsComeFirst(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var all []report.Blocker
+	for _, b := range []boulder.Blocker{
+		{ID: "W1", Status: boulder.BlockerSkipped}, {ID: "W2", Status: boulder.BlockerPending},
+		{ID: "W3", Status: boulder.BlockerPending, Hard: true},
+		{ID: "W4", CreatedAt: now, Until: now.Add(time.Hour), Status: boulder.BlockerPending},
+		{ID: "W5", CreatedAt: now, Until: now.Add(time.Minute), Status: boulder.BlockerPending},
+		{ID: "W6", CreatedAt: now, Until: now.Add(-time.Minute), Status: boulder.BlockerPending},
+	} {
+		all = append(all, report.NewBlocker(b, nil, "", now))
+	}
+	report.SortBlockers(all, now)
+	got := ""
+	for _, b := range all {
+		got += b.ID + " "
+	}
+	if want := "W5 W4 W3 W2 W6 W1 "; got != want {
+		t.Errorf("order %s, want %s", got, want)
 	}
 }
 

@@ -33,7 +33,6 @@ const (
 	ActivityIntegrate = "integrate"
 	ActivityTry       = "try"
 	ActivityStop      = "stop-session"
-	ActivityRaise     = "raise-blocker"
 
 	UpdateOrder  = "order"  // takes a [boulder.Order] and a deadline to begin; returns a *[fault.Fault]
 	UpdateResume = "resume" // takes an [orchestrator.Request] and a deadline to begin; returns a *[fault.Fault]
@@ -41,8 +40,9 @@ const (
 
 	SignalProgress = "progress" // takes a [Report]
 
-	QueryLog   = "log"   // takes an event number; returns the [Page] after it
-	QueryAlone = "alone" // takes a call number; returns a bool, see [boulder.Job.Alone]
+	QueryLog    = "log"    // takes an event number; returns the [Page] after it
+	QueryAlone  = "alone"  // takes a call number; returns a bool, see [boulder.Job.Alone]
+	QueryRaised = "raised" // takes a call number; returns [boulder.Blocker]s, see [boulder.Job.Raised]
 )
 
 // Input is the argument of a boulder's workflow.
@@ -54,6 +54,8 @@ type Input struct {
 	Diversion boulder.Diversion // what diverted agents are told
 	Diverted  bool              // diverted by the configuration
 	Heartbeat time.Duration     // a worker silent for this long loses its work to another one
+	// FirstBlocker is the number of the first blocker; the next ones follow. The gateway keeps [Blockers] of them.
+	FirstBlocker int
 }
 
 // Page is a part of a boulder's log and the state of its run.
@@ -82,8 +84,10 @@ type ports interface {
 	orchestrator.Planner
 	orchestrator.Judge
 	orchestrator.Runner
-	RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error)
 }
+
+// Blockers is how many numbers of blockers a boulder may use: more than any boulder needs.
+const Blockers = 1000
 
 func (f *flow) boulder(ctx workflow.Context, p ports) (boulder.Status, error) {
 	o, err := f.orchestrator(p)
@@ -138,7 +142,8 @@ func (f *flow) orchestrator(p ports) (*orchestrator.Orchestrator, error) {
 			}
 			return boulder.Diversion{}
 		},
-		RaiseBlocker: p.RaiseBlocker, Coroutines: f.coroutines, Now: f.now, NewID: func() string { return f.in.BoulderID },
+		BlockerID:  func(nth int) string { return fmt.Sprint("B", f.in.FirstBlocker+nth-1) },
+		Coroutines: f.coroutines, Now: f.now, NewID: func() string { return f.in.BoulderID },
 		// A program may have been installed on a worker since, so resume always tries.
 		Lacks: func(context.Context, string, string) bool { return false },
 	})
@@ -179,6 +184,13 @@ func (f *flow) serve(ctx workflow.Context, o *orchestrator.Orchestrator) error {
 		workflow.SetQueryHandler(ctx, QueryAlone, func(number int) (bool, error) {
 			c := f.calls[number]
 			return c != nil && c.alone != nil && c.alone(), nil
+		}),
+		workflow.SetQueryHandler(ctx, QueryRaised, func(number int) ([]boulder.Blocker, error) {
+			if c := f.calls[number]; c != nil && c.raised != nil {
+				all, err := c.raised(context.Background())
+				return briefly(all), err
+			}
+			return nil, errors.New("that work was given to another worker")
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateOrder, func(ctx workflow.Context, what boulder.Order, _ time.Time) (*fault.Fault, error) {
 			return fault.Of(o.Order(withWorkflow(context.Background(), ctx), f.in.BoulderID, what)), nil

@@ -88,9 +88,9 @@ func onMachine(t *testing.T, seed uint64) (events []boulder.Event) {
 				return context.Cause(ctx)
 			}
 		}
-		m, limits := &memory{flow{in: Input{BoulderID: "b1"}}}, s.Limits()
+		m, limits := &memory{flow{in: Input{FirstBlocker: 1, BoulderID: "b1"}}}, s.Limits()
 		o, err := orchestrator.New(orchestrator.Config{
-			Project: "/project", Planner: s, Judge: s, Runner: s, Store: m, Limits: &limits, RaiseBlocker: s.RaiseBlocker,
+			Project: "/project", Planner: s, Judge: s, Runner: s, Store: m, Limits: &limits,
 			NewID: func() string { return "b1" },
 		})
 		if err != nil {
@@ -111,7 +111,7 @@ func onMachine(t *testing.T, seed uint64) (events []boulder.Event) {
 					_ = o.Order(t.Context(), "b1", *said.Order)
 					continue
 				}
-				for _, answer := range s.Answers() {
+				for _, answer := range simulate.Answers(m.state) {
 					_ = o.Order(t.Context(), "b1", answer)
 				}
 				if ended != nil && !m.status().Terminal() {
@@ -142,9 +142,10 @@ func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 	env.SetStartTime(begun)
 	env.SetTestTimeout(time.Minute)
 	s := simulate.NewScript(seed, begun)
+	var f *flow
 	env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in Input) (boulder.Status, error) {
 		root, _ := workflow.NewDisconnectedContext(ctx)
-		f := &flow{in: in, coroutines: &coroutines{root: root}, calls: map[int]*call{}}
+		f = &flow{in: in, coroutines: &coroutines{root: root}, calls: map[int]*call{}}
 		s.Now = func() time.Time { return workflow.Now(root) }
 		s.Sleep = func(ctx context.Context, d time.Duration) error {
 			own := workflowContext(ctx)
@@ -172,7 +173,7 @@ func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 				update(UpdateOrder, *said.Order)
 				return
 			}
-			for _, answer := range s.Answers() {
+			for _, answer := range simulate.Answers(f.state) {
 				update(UpdateOrder, answer)
 			}
 			var p Page
@@ -188,7 +189,7 @@ func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 			}
 		}, said.After)
 	}
-	env.ExecuteWorkflow(Workflow, Input{BoulderID: "b1", Project: "/project", Request: s.Request(), Limits: s.Limits()})
+	env.ExecuteWorkflow(Workflow, Input{FirstBlocker: 1, BoulderID: "b1", Project: "/project", Request: s.Request(), Limits: s.Limits()})
 	if err := env.GetWorkflowError(); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
@@ -235,12 +236,6 @@ func (p jsonPorts) Run(ctx context.Context, job boulder.Job, report func(boulder
 	v, err := p.script.Run(ctx, throughJSON(job), func(b boulder.Body) error {
 		return throughJSON(fault.Of(report(throughJSON(boulder.Event{Body: b}).Body))).Err()
 	})
-	v, _, err = answer(ctx, v, boulder.Usage{}, err)
-	return v, err
-}
-
-func (p jsonPorts) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
-	v, err := p.script.RaiseBlocker(ctx, throughJSON(b), turn)
 	v, _, err = answer(ctx, v, boulder.Usage{}, err)
 	return v, err
 }

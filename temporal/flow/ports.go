@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -42,12 +43,6 @@ type Result[T any] struct {
 	Fault *fault.Fault
 }
 
-// Raise is the argument of [ActivityRaise].
-type Raise struct {
-	Blocker boulder.Blocker
-	Turn    int
-}
-
 // Report is what an activity reports while it runs.
 type Report struct {
 	Call  int
@@ -61,6 +56,7 @@ func HostQueue(queue, host string) string { return queue + "@" + host }
 type call struct {
 	reports []*pendingReport
 	alone   func() bool
+	raised  func(context.Context) ([]boulder.Blocker, error)
 	host    string // of its session; empty if it has none or any host will do
 }
 
@@ -224,10 +220,25 @@ func (f *flow) Run(ctx context.Context, job boulder.Job, report func(boulder.Bod
 		return boulder.Evidence{}, err
 	}
 	defer release()
-	c := &call{alone: job.Alone, host: f.hosts[a.AttemptRef]}
+	c := &call{alone: job.Alone, raised: job.Raised, host: f.hosts[a.AttemptRef]}
+	job.SubTask.Blockers = briefly(job.SubTask.Blockers)
 	r, err := do[boulder.Evidence](ctx, f, ActivityRun, job, c, report)
 	f.hosts[a.AttemptRef] = c.host
 	return r.Value, err
+}
+
+// briefly returns blockers without the texts for the user, which runners do not need and a history holds many times.
+func briefly(all []boulder.Blocker) []boulder.Blocker {
+	all = slices.Clone(all)
+	for i := range all {
+		b := &all[i]
+		b.Context, b.Options, b.ChosenReasoning = "", nil, ""
+		if b.Ask != nil {
+			ask := *b.Ask
+			ask.Arguments, b.Ask = "", &ask
+		}
+	}
+	return all
 }
 
 func (f *flow) Verify(ctx context.Context, what boulder.Verification, report func(boulder.Body) error) error {
@@ -258,9 +269,4 @@ func withoutTexts(all []boulder.SubTask) []boulder.SubTask {
 		all[i].Description, all[i].Output, all[i].Failures = "", "", nil
 	}
 	return all
-}
-
-func (f *flow) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
-	r, err := redoLost[boulder.Blocker](ctx, f, ActivityRaise, Raise{b, turn}, nothingReported)
-	return r.Value, err
 }

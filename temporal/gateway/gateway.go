@@ -19,7 +19,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -39,8 +38,7 @@ type Gateway struct {
 	DB       *store.DB
 	Complete func(context.Context, *project.Request) error // fills in what a request leaves out
 	Input    flow.Input                                    // template without BoulderID and Request
-	Blockers *blockers.Register
-	Remote   *gitremote.Remote // by which workers share results; nil: they share the project's directory
+	Remote   *gitremote.Remote                             // by which workers share results; nil: they share the project's directory
 
 	mu         sync.Mutex
 	copies     map[string]*boulder.State // of boulders that may still change
@@ -95,6 +93,10 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 		if err := g.Remote.Begin(pushing, in.BoulderID, req.SlotBase); err != nil {
 			return "", fmt.Errorf("nothing was begun: publish the base on the git remote: %w", err)
 		}
+	}
+	var err error
+	if in.FirstBlocker, err = g.DB.ReserveBlockers(ctx, flow.Blockers); err != nil {
+		return "", err
 	}
 	run, err := g.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: in.BoulderID, TaskQueue: g.Queue}, flow.Workflow, in)
 	if err != nil {
@@ -380,11 +382,7 @@ func (g *Gateway) copy(ctx context.Context, id string) error {
 			if err := s.Replay(e); err != nil {
 				return fmt.Errorf("copy event %d of boulder %s: %w", e.Seq, id, err)
 			}
-			switch b := e.Body.(type) {
-			case boulder.BlockerRaised:
-				if err := g.Blockers.Adopt(ctx, b.Blocker); err != nil {
-					return err
-				}
+			switch e.Body.(type) {
 			case boulder.TurnEnded, boulder.Integrated, boulder.TaskComplete:
 				g.unfetched[id] = true
 			}

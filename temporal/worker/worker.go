@@ -30,16 +30,13 @@ import (
 // Parts do the work. If Runner implements [orchestrator.Verifier], [orchestrator.Integrator], [orchestrator.Trier] or
 // [orchestrator.SessionStopper] as well, so must that of all other workers of the queue.
 type Parts struct {
-	Planner      orchestrator.Planner
-	Judge        orchestrator.Judge
-	Runner       orchestrator.Runner
-	RaiseBlocker func(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error)
+	Planner orchestrator.Planner
+	Judge   orchestrator.Judge
+	Runner  orchestrator.Runner
 
 	Project string // directory whose files the planner reads
 	// Host names machine and directory, if sessions cannot continue elsewhere. Empty: they can.
 	Host string
-	// Settle stores the user's answer to a blocker on this machine. Nil: the answer is already there.
-	Settle func(ctx context.Context, b boulder.RaisedBlocker) error
 	// Check is called after work failed. An error means that this machine cannot work: another worker gets the work.
 	Check func(context.Context) error
 	// Publish makes an integration's commit available to all workers, before the log names it. Nil: it already is.
@@ -109,20 +106,9 @@ func registerAll(w sdk.Worker, c client.Client, p Parts) {
 		return p.Judge.Judge(ctx, req)
 	})
 	register(w, c, p.Check, flow.ActivityRun, func(ctx context.Context, job boulder.Job, t *reporter) (boulder.Evidence, boulder.Usage, error) {
-		job.Alone, t.host = t.alone, p.Host
-		for _, b := range job.SubTask.Blockers {
-			if p.Settle != nil && b.Status.Settled() {
-				if err := p.Settle(ctx, b); err != nil {
-					return boulder.Evidence{}, boulder.Usage{}, fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
-				}
-			}
-		}
+		job.Alone, job.Raised, t.host = t.alone, t.raised, p.Host
 		e, err := p.Runner.Run(ctx, job, t.tell)
 		return fit(e), boulder.Usage{}, err
-	})
-	register(w, c, p.Check, flow.ActivityRaise, func(ctx context.Context, r flow.Raise, _ *reporter) (boulder.Blocker, boulder.Usage, error) {
-		b, err := p.RaiseBlocker(ctx, r.Blocker, r.Turn)
-		return b, boulder.Usage{}, err
 	})
 	if v, can := p.Runner.(orchestrator.Verifier); can {
 		register(w, c, p.Check, flow.ActivityVerify, func(ctx context.Context, what boulder.Verification, t *reporter) (struct{}, boulder.Usage, error) {
@@ -266,13 +252,26 @@ func (t *reporter) report(b boulder.Body) flow.Report {
 	return flow.Report{Call: t.call, Event: boulder.Event{BoulderID: t.boulderID, Body: b}, Host: t.host}
 }
 
-// alone implements [boulder.Job.Alone] by a query. Without an answer it returns false.
-func (t *reporter) alone() bool {
-	ctx, cancel := context.WithTimeout(t.ctx, answerTime)
+// alone implements [boulder.Job.Alone]. Without an answer it returns false.
+func (t *reporter) alone() (alone bool) {
+	return t.query(t.ctx, flow.QueryAlone, &alone) == nil && alone
+}
+
+// raised implements [boulder.Job.Raised].
+func (t *reporter) raised(ctx context.Context) (all []boulder.Blocker, err error) {
+	err = t.query(ctx, flow.QueryRaised, &all)
+	return all, err
+}
+
+// query asks the boulder's workflow about this call.
+func (t *reporter) query(ctx context.Context, what string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	v, err := t.client.QueryWorkflow(ctx, t.workflow.ID, t.workflow.RunID, flow.QueryAlone, t.call)
-	alone := false
-	return err == nil && v.Get(&alone) == nil && alone
+	v, err := t.client.QueryWorkflow(ctx, t.workflow.ID, t.workflow.RunID, what, t.call)
+	if err != nil {
+		return err
+	}
+	return v.Get(answer)
 }
 
 // answerTime bounds the wait for the answer to an update, which needs a worker that runs the boulder's workflow.

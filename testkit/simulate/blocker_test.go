@@ -13,141 +13,177 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// question is a blocker in the register, which outlives processes and servers, as a disk of its own would.
+// question is what an agent asks at a place. Sessions remember it, whatever becomes of the processes.
 type question struct {
-	boulder.Blocker
-
-	ref       boulder.AttemptRef
-	at        place
-	nth       int  // of its turn
-	delivered bool // the boulder has the answer
+	ask
+	session string
+	ref     boulder.AttemptRef
+	at      place
+	nth     int // of its turn
+	replies int // how often its waiting session got the answer
 }
 
-// ask is a question that an agent meets in a turn.
 type ask struct {
-	hard bool
-	fast bool // answered before the runner reports it
+	hard  bool
+	waits bool // its session waits for the answer, for a while
 }
+
+func (q *question) key() string  { return fmt.Sprintf("%v, question %d of %v", q.ref, q.nth, q.at) }
+func (q *question) text() string { return fmt.Sprintf("question %d of %v", q.nth, q.at) }
 
 // asksAt returns the asks of a turn. A parked sub-task returns to the same place, and has the answers by then.
 func (sc *scenario) asksAt(at place) []ask {
 	d := throw(sc.seed, "asks", at)
 	var all []ask
 	for len(all) < 3 && d.is(sc.asks) {
-		all = append(all, ask{hard: d.is(0.5), fast: d.is(0.15)})
+		a := ask{hard: d.is(0.5)}
+		a.waits = !a.hard && d.is(0.4)
+		all = append(all, a)
 	}
 	return all
 }
 
-// raise plays the agent's tool calls: it records the asks of this place that have no answer yet. The caller holds mu.
+// blockers returns all that the disk has, in plan order. The caller holds mu.
+func (w *world) blockers() (all []boulder.Blocker) {
+	for _, t := range w.disk.SubTasks {
+		all = append(all, t.Blockers...)
+	}
+	return all
+}
+
+// raise plays the agent's asks at a place that have no answer yet. The caller holds mu.
 func (w *world) raise(s *session, at place) {
 	for nth, a := range w.sc.asksAt(at) {
-		if slices.ContainsFunc(w.register, func(q *question) bool {
-			return q.at == at && q.nth == nth && (q.Status.Settled() || q.ref == s.ref)
-		}) {
-			continue
-		}
-		q := &question{ref: s.ref, at: at, nth: nth, Blocker: boulder.Blocker{
-			ID:           fmt.Sprintf("B%d", len(w.register)+1),
-			BlockerScope: boulder.BlockerScope{SubTaskID: s.ref.SubTaskID, Attempt: s.ref.Attempt, SessionID: s.id},
-			Category:     boulder.BlockerOther, Question: fmt.Sprintf("question %d of %v", nth, at), Hard: a.hard,
-			Status: boulder.BlockerPending,
-		}}
-		w.register = append(w.register, q)
-		w.note("session %s asks %s, hard %v", s.id, q.ID, q.Hard)
-		w.seen["asked"]++
-		if a.fast {
-			w.seen["answered before the report"]++
-			w.decide(q)
-			q.delivered = true // the report has it
+		q := &question{ask: a, session: s.id, ref: s.ref, at: at, nth: nth}
+		known := slices.ContainsFunc(w.questions, func(old *question) bool { return old.key() == q.key() })
+		answered := slices.ContainsFunc(w.blockers(), func(b boulder.Blocker) bool {
+			return b.SubTaskID == s.ref.SubTaskID && b.Question == q.text() && b.Status.Settled()
+		})
+		if !known && !answered {
+			w.questions = append(w.questions, q)
+			w.note("session %s asks: %s, %+v", s.id, q.text(), a)
+			w.seen["asked"]++
 		}
 	}
 }
 
-// RaiseBlocker records what a verdict needs of the user: see orchestrator.Config. The user may answer before the
-// boulder has the blocker, and the process may die in between.
-func (p *process) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
-	ref := boulder.AttemptRef{SubTaskID: b.SubTaskID, Attempt: b.Attempt}
-	d := throw(p.w.sc.seed, "raised", ref, turn)
-	p.w.mu.Lock()
-	lane := p.w.lane(ref, 1)
-	p.w.mu.Unlock()
-	err := p.alive(func() error {
-		at := placeOf(*p.w.disk.SubTask(b.SubTaskID), boulder.Turn{Number: turn})
-		same := func(q *question) bool { return q.ref == ref && q.at == at && q.nth == ofVerdict }
-		i := slices.IndexFunc(p.w.register, same)
-		if i < 0 {
-			b.ID, b.Status = fmt.Sprintf("B%d", len(p.w.register)+1), boulder.BlockerPending
-			p.w.register, i = append(p.w.register, &question{ref: ref, at: at, nth: ofVerdict, Blocker: b}), len(p.w.register)
-			p.w.note("the verdict on turn %d of %v asks %s", turn, ref, b.ID)
-			p.w.seen["the user was needed for: "+string(b.Category)]++
+// recorded returns the question's blocker, or nil before it is on disk. The caller holds mu.
+func (w *world) recorded(q *question) *boulder.Blocker {
+	if t := w.disk.SubTask(q.ref.SubTaskID); t != nil {
+		for i := range t.Blockers {
+			if t.Blockers[i].Key == q.key() {
+				return &t.Blockers[i]
+			}
 		}
-		b = p.w.register[i].Blocker
-		p.w.register[i].delivered = b.Status.Settled() // the report has it
-		return nil
-	})
-	if err == nil {
-		err = p.delay(ctx, lane, d.span(time.Millisecond, time.Second), time.Millisecond)
 	}
-	return b, err
+	return nil
 }
 
-// ofVerdict is the nth of a question raised by a verdict, not by an agent.
-const ofVerdict = -1
-
-// decide writes the user's answer to the register. The caller holds mu.
-func (w *world) decide(q *question) {
-	d := throw(w.sc.seed, "word", q.at, q.nth)
-	q.Status = boulder.BlockerAnswered
+// answerTo is the user's answer to a blocker, as an order.
+func (w *world) answerTo(b *boulder.Blocker) boulder.Order {
+	d := throw(w.sc.seed, "word", b.Question)
+	o := boulder.Order{Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID}
 	switch x := d.Float64(); {
-	case x < 0.2:
-		q.Status = boulder.BlockerSkipped
+	case x < 0.2: // skipped
 	case x < 0.3:
-		q.Allowed = true
+		o.Allowed = true
 	default:
-		q.Answer, q.Allowed = fmt.Sprintf("answer %s to %v", q.ID, q.at), x < 0.4
+		o.Text, o.Allowed = "answer to "+b.Question, x < 0.4
 	}
-	w.note("register: %s is %s", q.ID, q.Status)
+	return o
 }
 
-func (q *question) order() boulder.Order {
-	return boulder.Order{
-		Do: boulder.OrderSettle, SubTaskID: q.SubTaskID, BlockerID: q.ID, Text: q.Answer, Allowed: q.Allowed,
-	}
+// waitsFor reports whether the blocker's sub-task is parked for its answer. The caller holds mu.
+func (w *world) waitsFor(b *boulder.Blocker) bool {
+	t := w.disk.SubTask(b.SubTaskID)
+	same := func(other boulder.Blocker) bool { return other.ID == b.ID }
+	return t.Parked && slices.ContainsFunc(t.AwaitedBy(t.Attempts), same)
 }
 
-// waitsFor reports whether the question's sub-task is parked for its answer. The caller holds mu.
-func (w *world) waitsFor(q *question) bool {
-	t := w.disk.SubTask(q.SubTaskID)
-	return t != nil && t.Parked && q.isIn(t.AwaitedBy(t.Attempts))
-}
-
-func (q *question) isIn(blockers []boulder.RaisedBlocker) bool {
-	return slices.ContainsFunc(blockers, func(b boulder.RaisedBlocker) bool { return b.ID == q.ID })
-}
-
-// tellRaised reports the agent's questions that the job does not know.
+// tellRaised reports the agent's questions that are not recorded, as package blockers does.
 func (c *call) tellRaised() error {
 	for {
-		q := c.unknown()
-		if q == nil {
-			return nil
-		}
-		if err := c.tell(boulder.BlockerRaised{AttemptRef: q.ref, Blocker: q.Blocker}); err != nil {
+		all, err := c.job.Raised(context.Background())
+		if err != nil {
 			return err
 		}
-		known := boulder.RaisedBlocker{ID: q.ID, Attempt: q.Attempt, Hard: q.Hard, Question: q.Question, Status: q.Status}
-		c.job.SubTask.Blockers = append(slices.Clip(c.job.SubTask.Blockers), known)
+		q := c.unknown(all)
+		if c.job.SubTask.Blockers = all; q == nil {
+			return nil
+		}
+		b := boulder.Blocker{
+			BlockerScope: boulder.BlockerScope{SessionID: q.session}, Category: boulder.BlockerOther, Question: q.text(), Hard: q.hard,
+			Key: q.key(), Status: boulder.BlockerPending, CreatedAt: c.now().UTC(),
+		}
+		if q.waits {
+			b.Until = b.CreatedAt.Add(10 * time.Minute)
+		}
+		if err := c.tell(boulder.BlockerRaised{AttemptRef: q.ref, Blocker: b}); err != nil {
+			return err
+		}
 	}
 }
 
-// unknown returns a copy of the first question that the job does not know, or nil.
-func (c *call) unknown() *question {
+// unknown returns the first question of the attempt that is not among those recorded, or nil.
+func (c *call) unknown(recorded []boulder.Blocker) *question {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	for _, q := range c.w.register {
-		if q.ref == c.job.Attempt.AttemptRef && !q.isIn(c.job.SubTask.Blockers) {
-			return new(*q)
+	for _, q := range c.w.questions {
+		known := func(b boulder.Blocker) bool { return b.Key == q.key() }
+		if q.ref == c.job.Attempt.AttemptRef && !slices.ContainsFunc(recorded, known) {
+			return q
+		}
+	}
+	return nil
+}
+
+// reply gives the session the answers for which it waits. A crash before that is stored leaves it with the answer.
+func (c *call) reply() error {
+	for _, b := range c.job.SubTask.Blockers {
+		got := false
+		err := c.alive(func() error {
+			for _, q := range c.w.questions {
+				waits := q.waits && q.replies == 0 && c.sess.newest.state == working && q.at == c.sess.newest.at
+				if got = q.key() == b.Key && waits && b.Status.Settled(); got {
+					q.replies++
+					c.w.seen["a waiting session got its answer"]++
+					break
+				}
+			}
+			return nil
+		})
+		if err == nil && got {
+			err = c.tell(boulder.WaitEnded{AttemptRef: c.job.Attempt.AttemptRef, BlockerID: b.ID, Replied: true})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answeredSoon reports whether the session waits for an answer that the user gives at once.
+func (c *call) answeredSoon() bool {
+	if c.w.sc.class.same() || c.w.sc.calm {
+		return false
+	}
+	for _, b := range c.job.SubTask.Blockers {
+		if d := throw(c.w.sc.seed, "soon", b.Question, c.number); b.Attempt == c.job.Attempt.Attempt && b.Waiting(c.now()) && d.is(0.7) {
+			c.others.Go(func() { c.answer(&b) })
+			return true
+		}
+	}
+	return false
+}
+
+// endWaits says of each wait of the ended turn that it is over.
+func (c *call) endWaits() error {
+	for _, b := range c.job.SubTask.Blockers {
+		if b.Attempt != c.job.Attempt.Attempt || !b.Waiting(c.now()) {
+			continue
+		}
+		if err := c.tell(boulder.WaitEnded{AttemptRef: c.job.Attempt.AttemptRef, BlockerID: b.ID}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -161,83 +197,46 @@ func (p *process) answers() {
 			return
 		}
 		p.w.mu.Lock()
-		q := p.w.pickQuestion(d)
-		if q != nil && !q.Status.Settled() {
-			p.w.decide(q)
-		}
-		crash := q != nil && d.is(0.05)
-		if crash {
-			p.w.seen["answer lost between register and boulder"]++
-			p.die() // the answer is in the register, but not handed over
-		}
+		b := p.w.pickBlocker(d)
 		p.w.mu.Unlock()
-		if crash {
-			return
-		}
-		if q != nil {
-			p.handOver(q)
+		if b != nil {
+			p.answer(b)
 		}
 	}
 }
 
-// pickQuestion draws a question to answer, or returns nil. If the end must be as without crashes, its sub-task must be
+// pickBlocker draws a blocker to answer, or returns nil. If the end must be as without crashes, its sub-task must be
 // parked for it: a turn's result must not depend on when the answer came. The caller holds mu.
-func (w *world) pickQuestion(d dice) *question {
-	var can []*question
-	for _, q := range w.register {
-		if !w.sc.class.same() || w.waitsFor(q) {
-			can = append(can, q)
+func (w *world) pickBlocker(d dice) *boulder.Blocker {
+	var can []boulder.Blocker
+	for _, b := range w.blockers() {
+		if !w.sc.class.same() || w.waitsFor(&b) {
+			can = append(can, b)
 		}
 	}
 	if len(can) == 0 {
 		return nil
 	}
-	return can[d.IntN(len(can))]
+	return &can[d.IntN(len(can))]
 }
 
-// handOver gives an answer to the process, as an order.
-func (p *process) handOver(q *question) {
+// answer gives an answer to the process.
+func (p *process) answer(b *boulder.Blocker) {
 	p.w.mu.Lock()
-	o, again := q.order(), q.delivered
+	o, again := p.w.answerTo(b), p.w.answered[b.ID]
 	p.w.mu.Unlock()
 	p.order(o, laneAnswer, func(err error) {
 		switch {
 		case err == nil && again:
-			p.w.violate("each answer counts once", "%s was handed over, and is taken again", q.ID)
+			p.w.violate("each answer counts once", "%s was answered, and is answered again", b.ID)
 		case err != nil && again:
 			p.w.seen["answered twice"]++
 		case err != nil && !errors.Is(err, boulder.ErrRefused) && !errors.Is(err, boulder.ErrFinished) &&
 			!errors.Is(err, errDiskFull):
 			p.w.violate("orders are carried out", "%+v: %v", o, err)
 		}
-		q.delivered = q.delivered || err == nil
+		p.w.answered[b.ID] = again || err == nil
 	})
-}
-
-// pending reports whether the boulder has the question, and could still use an answer. The caller holds mu.
-func (w *world) pending(q *question) bool {
-	t := w.disk.SubTask(q.SubTaskID)
-	return t != nil && !t.Status.Terminal() && slices.ContainsFunc(t.Blockers, func(b boulder.RaisedBlocker) bool {
-		return b.ID == q.ID && !b.Status.Settled()
-	})
-}
-
-// deliver hands over answers that were lost, as a resume does before it starts.
-func (p *process) deliver() {
-	p.w.mu.Lock()
-	var all []*question
-	for _, q := range p.w.register {
-		if q.Status.Settled() && p.w.pending(q) {
-			all = append(all, q)
-		}
-	}
-	p.w.mu.Unlock()
-	for _, q := range all {
-		p.w.mu.Lock()
-		p.w.seen["delivered later"]++
-		p.w.mu.Unlock()
-		p.handOver(q)
-	}
 }
 
 // answerBetween plays the user who answers while no process runs: every question that the run waits for, and some
@@ -245,20 +244,18 @@ func (p *process) deliver() {
 func (w *world) answerBetween(dir string, number int, ended error) {
 	waits := errors.Is(ended, orchestrator.ErrWaiting)
 	d := throw(w.sc.seed, "answers between", number)
-	var all []*question
-	for _, t := range w.disk.SubTasks {
-		for _, q := range w.register {
-			if q.SubTaskID != t.ID || q.Status.Settled() {
-				continue
-			}
-			parked := w.waitsFor(q)
-			now := waits && parked
-			if w.sc.class != serial && !w.sc.calm && (parked || !w.sc.class.same()) {
-				now = now || d.is(0.3) || number > maxDisturbed
-			}
-			if now {
-				all = append(all, q)
-			}
+	var all []boulder.Blocker
+	for _, b := range w.blockers() {
+		if b.Status.Settled() {
+			continue
+		}
+		parked := w.waitsFor(&b)
+		now := waits && parked
+		if w.sc.class != serial && !w.sc.calm && (parked || !w.sc.class.same()) {
+			now = now || d.is(0.3) || number > maxDisturbed
+		}
+		if now {
+			all = append(all, b)
 		}
 	}
 	if len(all) == 0 {
@@ -269,24 +266,38 @@ func (w *world) answerBetween(dir string, number int, ended error) {
 		w.violate("a crash leaves a database that opens", "%v", err)
 		return
 	}
-	for _, q := range all {
-		w.mu.Lock()
-		w.decide(q)
-		w.mu.Unlock()
-		p.handOver(q)
+	for i := range all {
+		p.answer(&all[i])
 	}
 	p.close(context.Canceled)
 }
 
-// checkAnswers: a prompt has all that the user settled since an event, and does not repeat what the session was told.
+// checkRaised: nothing is asked twice, in all that the disk has, and no two questions have one id.
+func (w *world) checkRaised(raised boulder.Blocker) {
+	same := 0
+	for _, b := range w.blockers() {
+		if b.ID == raised.ID || b.Key != "" && b.Key == raised.Key {
+			same++
+		}
+	}
+	if same != 1 {
+		w.violate("each question is asked once", "%s, %q, is there %d times", raised.ID, raised.Question, same)
+	}
+	if raised.Key == "" {
+		w.seen["the user was needed for: "+string(raised.Category)]++
+	}
+}
+
+// checkAnswers: a prompt has all that the user settled since an event, and does not repeat what the session was told, or
+// got as the reply to its ask.
 func (w *world) checkAnswers(id string, after uint64, prompt string) {
 	t := w.disk.SubTask(id)
 	for _, b := range t.Blockers {
 		if !b.Status.Settled() {
 			continue
 		}
-		about := prompts.Answers([]boulder.RaisedBlocker{b})[0]
-		if told := strings.Contains(prompt, about); told != (b.Seq > after) {
+		about, replied := prompts.Answers([]boulder.Blocker{b})[0], after > 0 && b.Replied && b.Attempt == t.Attempts
+		if told := strings.Contains(prompt, about); told != (b.Seq > after && !replied) {
 			w.violate("each answer reaches the next prompt", "%q is in the prompt of %s: %v:\n%s", about, id, told, prompt)
 		}
 	}
@@ -294,8 +305,8 @@ func (w *world) checkAnswers(id string, after uint64, prompt string) {
 
 // awaiting returns an unanswered hard question of a session, or nil.
 func (w *world) awaiting(s *session) *question {
-	for _, q := range w.register {
-		if q.ref == s.ref && q.Hard && !q.Status.Settled() {
+	for _, q := range w.questions {
+		if b := w.recorded(q); q.ref == s.ref && q.hard && (b == nil || !b.Status.Settled()) {
 			return q
 		}
 	}

@@ -73,7 +73,7 @@ func (w *world) checkFinal(e boulder.Event) {
 				delete(w.judged, w.disk.First(t).ID)
 			}
 		case boulder.SubTaskDone:
-			fits = b.SubTaskID == t.ID && b.ByPerson && t.Status == boulder.SubTaskSkipped &&
+			fits = b.SubTaskID == t.ID && b.ByUser && t.Status == boulder.SubTaskSkipped &&
 				(old == boulder.SubTaskFailed || old == boulder.SubTaskCancelled)
 		}
 		if old.Terminal() && t.Status != old && !fits {
@@ -139,6 +139,8 @@ func (w *world) checkApplied(p *process, e boulder.Event) {
 	w.spent, w.worked = spent, b.Worked
 	w.noteRetried(e.Body)
 	switch b := e.Body.(type) {
+	case boulder.BlockerRaised:
+		w.checkRaised(b.Blocker)
 	case boulder.Starting:
 		w.checkLimits(e, b.SubTaskID)
 		t := w.disk.SubTask(b.SubTaskID)
@@ -340,7 +342,7 @@ func (w *world) checkNotes(id string, after uint64, prompt string) {
 func (w *world) checkDone(b boulder.SubTaskDone) {
 	if !b.Completed {
 		t := w.disk.SubTask(b.SubTaskID)
-		if b.Status == boulder.SubTaskSkipped && !b.ByPerson && (len(t.Gates) > 0 || t.Status != boulder.SubTaskPending) {
+		if b.Status == boulder.SubTaskSkipped && !b.ByUser && (len(t.Gates) > 0 || t.Status != boulder.SubTaskPending) {
 			w.violate("only what has nothing to show is skipped", "%s is %s, with gates %v", t.ID, t.Status, t.Gates)
 		}
 		return

@@ -167,7 +167,7 @@ func (sc *scenario) verdict(req boulder.JudgeRequest) (boulder.Verdict, error) {
 		}
 	}
 	if text := fmt.Sprintf("the user is needed at %v", at); !v.Completed && throw(sc.seed, "needs the user", at).is(sc.asks) &&
-		!slices.ContainsFunc(req.SubTask.Blockers, func(b boulder.RaisedBlocker) bool { return b.Question == text && b.Status.Settled() }) {
+		!slices.ContainsFunc(req.SubTask.Blockers, func(b boulder.Blocker) bool { return b.Question == text && b.Status.Settled() }) {
 		v.BlockedBy, v.StuckReason = "external", text
 	}
 	if v.Completed {

@@ -127,7 +127,7 @@ func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 		case boulder.TaskComplete:
 			return o.Do == boulder.OrderCancel && o.SubTaskID == "" && b.Status == boulder.Cancelled
 		case boulder.SubTaskDone:
-			return b.ByPerson && b.SubTaskID == o.SubTaskID &&
+			return b.ByUser && b.SubTaskID == o.SubTaskID &&
 				(o.Do == boulder.OrderCancel && b.Status == boulder.SubTaskCancelled ||
 					o.Do == boulder.OrderSkip && b.Status == boulder.SubTaskSkipped)
 		case boulder.Reopened:

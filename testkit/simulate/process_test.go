@@ -208,8 +208,7 @@ func (w *world) start(dir string, number int, crashed bool) (*process, error) {
 	}
 	p.orch, err = orchestrator.New(orchestrator.Config{
 		Project: "/project", Planner: p, Judge: p, Runner: runner, Store: p.store, Limits: &limits, StopGrace: w.sc.grace,
-		RaiseBlocker: p.RaiseBlocker,
-		Now:          p.clock, NewID: func() string { return boulderID },
+		BlockerID: func(int) string { return db.BlockerID() }, Now: p.clock, NewID: func() string { return boulderID },
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -238,7 +237,6 @@ func (p *process) live(budgets orchestrator.Request) (err error) {
 			err = errCrash
 		}
 	}()
-	p.deliver()
 	p.begin()
 	req := p.w.sc.request(p)
 	if p.w.disk.Boulder.ID != "" {

@@ -29,7 +29,11 @@ func (p *process) Run(
 	defer c.enter(ctx)()
 	e, err := c.turn(ctx)
 	if ctx.Err() == nil && !errors.Is(err, errCrash) {
-		if unreported := c.tellRaised(); unreported != nil {
+		unreported := c.tellRaised()
+		if err == nil && unreported == nil {
+			unreported = c.endWaits()
+		}
+		if unreported != nil {
 			err = unreported
 		}
 	}
@@ -270,11 +274,11 @@ func (c *call) follow(ctx context.Context) error {
 			return errors.Join(err, fmt.Errorf("%w: the turn was cut off", boulder.ErrTrouble))
 		}
 		if told {
-			if err := errors.Join(c.tellRaised(), c.progress(i)); err != nil {
+			if err := errors.Join(c.tellRaised(), c.reply(), c.progress(i)); err != nil {
 				return err
 			}
 		}
-		if i == 0 && c.dice.is(0.3) {
+		if i == 0 && c.dice.is(0.3) || c.answeredSoon() {
 			left /= 2
 		}
 		if err := c.w.nap(ctx, c.lane, left); err != nil {

@@ -26,7 +26,6 @@ type Script struct {
 	met      map[string]int
 	lanes    map[string]int
 	sessions map[boulder.AttemptRef]*played
-	asked    []boulder.Blocker // without an answer so far
 	replans  int
 }
 
@@ -100,16 +99,20 @@ func (s *Script) order(d dice) boulder.Order {
 	return boulder.Order{Do: boulder.OrderNote, Text: fmt.Sprint("note ", d.IntN(100)), SubTaskID: pick(d, "", id)}
 }
 
-// Answers returns orders that answer the blockers raised since the last call.
-func (s *Script) Answers() (orders []boulder.Order) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.asked {
-		orders = append(orders, boulder.Order{
-			Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: "the answer to " + b.ID,
-		})
+// Answers returns orders that answer the open blockers of a boulder, which may be nil.
+func Answers(of *boulder.State) (orders []boulder.Order) {
+	if of == nil {
+		return nil
 	}
-	s.asked = nil
+	for _, t := range of.SubTasks {
+		for _, b := range t.Blockers {
+			if !b.Status.Settled() {
+				orders = append(orders, boulder.Order{
+					Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: "the answer to " + b.ID,
+				})
+			}
+		}
+	}
 	return orders
 }
 
@@ -314,19 +317,4 @@ func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder
 		r.SubTasks = append(r.SubTasks, t)
 	}
 	return r, u, nil
-}
-
-// RaiseBlocker implements orchestrator.Config.RaiseBlocker.
-func (s *Script) RaiseBlocker(ctx context.Context, b boulder.Blocker, turn int) (boulder.Blocker, error) {
-	ref := boulder.AttemptRef{SubTaskID: b.SubTaskID, Attempt: b.Attempt}
-	b.ID, b.Status = fmt.Sprintf("B of %v, %d", ref, turn), boulder.BlockerPending
-	err := s.napBeforeAnswer(ctx, s.lane(ref, 1), throw(s.sc.seed, "raised", ref, turn).span(time.Millisecond, time.Second))
-	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !slices.ContainsFunc(s.asked, func(other boulder.Blocker) bool { return other.ID == b.ID }) {
-			s.asked = append(s.asked, b)
-		}
-	}
-	return b, err
 }

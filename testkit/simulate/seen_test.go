@@ -56,8 +56,7 @@ func (c *census) check(t *testing.T) {
 		"asked", "the user was needed for: other", "the user was needed for: merge", "a fast-forward", "a merge",
 		"a conflict; in files: true", "a conflict; in files: false", "a gate that needs an ignored file", "a flaky gate; it passed before: true", "a generated file made again", "half a slot",
 		"a crash between the event and the tip", "the tip was moved", "the last judged turn",
-		"answered before the report", "answered twice", "order settle", "delivered later",
-		"answer lost between register and boulder", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
+		"answered twice", "order settle", "a waiting session got its answer", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
 		"end completed", "end partial", "end failed", "end cancelled",
 	} {
 		if c.counts[what] == 0 {
@@ -77,7 +76,7 @@ var bodies = []boulder.Body{
 	boulder.TurnEnded{}, boulder.GateRun{}, boulder.Judged{}, boulder.Continuation{}, boulder.Retry{}, boulder.Trouble{},
 	boulder.Cooled{}, boulder.ReplanStarted{}, boulder.PlanTrouble{}, boulder.ReplanProposed{}, boulder.Replanned{}, boulder.ReplanRefused{},
 	boulder.BudgetSet{}, boulder.BudgetWarning{}, boulder.Parked{}, boulder.Unparked{}, boulder.Noted{},
-	boulder.Reopened{}, boulder.BlockerRaised{}, boulder.BlockerSettled{},
+	boulder.Reopened{}, boulder.BlockerRaised{}, boulder.BlockerSettled{}, boulder.WaitEnded{},
 	boulder.UsageReport{}, boulder.SubTaskDone{}, boulder.TaskComplete{},
 	boulder.Integrating{}, boulder.Integrated{}, boulder.Conflict{}, boulder.Landed{},
 }

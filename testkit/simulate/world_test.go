@@ -17,14 +17,14 @@ type world struct {
 	sc    scenario
 	epoch time.Time
 
-	mu       sync.Mutex
-	sessions []*session
-	register []*question    // what agents asked
-	met      map[string]int // faults that happened, by place
-	ids      int            // of messages, so far
-	lanes    map[string]int // by sub-task, see lane
-	process  *process       // the living one
-	repo     repo
+	mu        sync.Mutex
+	sessions  []*session
+	questions []*question    // what agents asked
+	met       map[string]int // faults that happened, by place
+	ids       int            // of messages, so far
+	lanes     map[string]int // by sub-task, see lane
+	process   *process       // the living one
+	repo      repo
 
 	disk   *boulder.State // expected on disk: the fold of the committed events
 	events []boulder.Event
@@ -50,6 +50,7 @@ type record struct {
 	prompts   map[promptRef]string        // ids of prompts that sessions accepted
 	judged    map[string]int              // turns, by the line's first sub-task
 	retried   map[boulder.AttemptRef]bool // attempts started by the user's order
+	answered  map[string]bool             // ids of blockers whose answer was taken
 	spent     int64                       // tokens plus calls
 	worked    time.Duration
 	inexact   bool // a turn ended without evidence: its usage is known only as far as reported
@@ -70,7 +71,7 @@ func newWorld(sc scenario, logging bool) *world {
 	}
 	w.record = record{
 		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, subTasks: map[string]boulder.SubTaskStatus{},
-		done: map[string]bool{}, prompts: map[promptRef]string{}, judged: map[string]int{}, retried: map[boulder.AttemptRef]bool{},
+		done: map[string]bool{}, prompts: map[promptRef]string{}, judged: map[string]int{}, retried: map[boulder.AttemptRef]bool{}, answered: map[string]bool{},
 	}
 	for i, s := range sc.plan.SubTasks {
 		w.lanes[s.ID] = i
@@ -255,7 +256,7 @@ func (m *message) idle() bool { return m.state == failed || m.state == cutOff &&
 func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
 	w.checkPrompt(s, id, resume, job)
 	if q := w.awaiting(s); q != nil {
-		w.violate("what is blocked is not continued", "session %s is prompted, and %s has no answer", s.id, q.ID)
+		w.violate("what is blocked is not continued", "session %s is prompted, and %s has no answer", s.id, q.text())
 	}
 	m := s.byID[id]
 	runsAgain := fmt.Sprintf("a prompt runs again on OpenCode %d", w.sc.generation)

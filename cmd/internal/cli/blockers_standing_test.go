@@ -6,10 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/blockers"
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
@@ -23,13 +21,13 @@ func TestWaitingEverywhere(t *testing.T) {
 	}{
 		{nil, map[string][]string{
 			"blockers":      {"2 hard blockers wait for an answer · 1 choice and 1 refused permission can still be changed · blockers.md", "B1", "B2"},
-			"blockers list": {"B1", "B4", "can still be changed:\nB2", "B3", "!obsolete"},
+			"blockers list": {"B1", "W1", "can still be changed:\nB2", "B3", "!obsolete"},
 			"status": {
 				"1 hard blocker waits for an answer · 1 choice and 1 refused permission can still be changed:\n  manager blockers clarify\n",
 				"Answer first, then continue with: manager resume " + sampleID,
 			},
 			"status --json": {
-				`"waiting_blockers":{"hard":1,"asks":0,"soft":2,"refused":1}`, `"blockers":[{"id":"B1","attempt":1,"blocks_progress":true,`,
+				`"waiting_blockers":{"hard":1,"asks":0,"soft":2,"refused":1}`, `"blockers":[{"id":"B1","boulder_id":"` + sampleID + `","sub_task_id":"theme","attempt":1,`,
 			},
 			"show": {
 				"  blocker: B1 (hard): Which key signs the theme?\n",
@@ -46,7 +44,7 @@ func TestWaitingEverywhere(t *testing.T) {
 			"blockers": {
 				"1 hard blocker waits for an answer · 1 refused permission can still be changed · 2 obsolete", "!B1", "B3",
 			},
-			"blockers list":          {"B4", "!B1", "!B2", "B3"},
+			"blockers list":          {"W1", "!B1", "!B2", "B3"},
 			"blockers list --all":    {"obsolete:\nB1"},
 			"blockers list --json":   {`"standing":"awaited"`, `"standing":"choice"`, `!"standing":"moot"`},
 			"blockers status --json": {`"pending":4,"hard":1,"asks":0,"soft":1,"refused":1,"moot":2,`},
@@ -70,30 +68,6 @@ func TestWaitingEverywhere(t *testing.T) {
 	}
 }
 
-// Sessions held at an ask come first, the one with the least time first.
-func TestHeldSessionsComeFirst(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	held := func(id string, d time.Duration) boulder.Blocker {
-		return boulder.Blocker{
-			ID: id, CreatedAt: now, Until: now.Add(d), Status: boulder.BlockerPending,
-			Ask: &boulder.Ask{Reply: boulder.ReplyWaiting},
-		}
-	}
-	a, _, _ := testApp(t, t.TempDir())
-	got := ""
-	for _, b := range a.Placed(t.Context(), []boulder.Blocker{
-		{ID: "B1", Status: boulder.BlockerSkipped}, {ID: "B2", Status: boulder.BlockerPending},
-		{ID: "B3", Status: boulder.BlockerPending, Hard: true},
-		held("B4", time.Hour), held("B5", time.Minute), held("B6", -time.Minute),
-	}) {
-		got += b.ID + " "
-	}
-	if want := "B5 B4 B3 B2 B6 B1 "; got != want {
-		t.Errorf("order %s, want %s", got, want)
-	}
-}
-
 // Whatever ends a run, its end says how to answer what its sub-tasks wait for.
 func TestEndedNamesClarify(t *testing.T) {
 	t.Parallel()
@@ -112,7 +86,14 @@ func TestWarnOfUnwritten(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	a, _, stderr := testApp(t, project)
-	if a.warnOfUnwritten(t.Context()); stderr.Len() > 0 {
+	warn := func() {
+		db := openState(t, project)
+		a.warnOfUnwritten(t.Context(), db)
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if warn(); stderr.Len() > 0 {
 		t.Errorf("it warns of nothing: %s", stderr)
 	}
 	list := filepath.Join(project, blockers.DefaultFile)
@@ -122,11 +103,8 @@ func TestWarnOfUnwritten(t *testing.T) {
 	if err := os.Mkdir(list, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	skip := blockers.Settlement{Status: boulder.BlockerSkipped}
-	if _, err := registerOfProject(t, project).Settle(t.Context(), "B1", skip); err != nil {
-		t.Fatal(err)
-	}
-	a.warnOfUnwritten(t.Context())
+	expect(t, project, exitOK, []string{"blockers", "skip", "B1"})
+	warn()
 	got := stderr.String()
 	if !strings.Contains(got, "in blockers.md yet: "+list+" is not a regular file") || strings.Count(got, "\n") != 1 ||
 		strings.Contains(got, blockers.FileName) {

@@ -2,7 +2,7 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +18,7 @@ import (
 )
 
 // blockedSample is a boulder that waits for the user: the hard B1 blocks theme, whose agent chose for itself in B2;
-// lang was refused a permission, B3, and continued. B4 belongs to a session outside of the run.
+// lang was refused a permission, B3, and continued. W1 belongs to a session outside of the run.
 func blockedSample(t *testing.T) (project string) {
 	t.Helper()
 	return blockedSampleIn(t, t.TempDir())
@@ -31,40 +31,27 @@ func blockedSampleIn(t *testing.T, project string) string {
 	theme, lang := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
 	s.Start(theme)
 	s.Start(lang)
-	d := registerOfProject(t, project)
-	scope := func(of string) boulder.BlockerScope {
-		return boulder.BlockerScope{BoulderID: s.ID, SubTaskID: of, Attempt: 1, SessionID: "ses_" + of}
-	}
-	raise := func(scope boulder.BlockerScope, in boulder.Blocker) boulder.Blocker {
-		b, err := d.Raise(t.Context(), scope, in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope("theme"), boulder.Blocker{
+	s.Raise(theme, boulder.Blocker{
 		Category: "security", Question: "Which key signs the theme?",
 		Context: "theme.css is loaded from a CDN.\nWithout a signature anybody could change it.", Hard: true,
-	})})
-	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope("theme"), boulder.Blocker{
+	})
+	s.Raise(theme, boulder.Blocker{
 		Category: "architecture", Question: "Variables or classes?", Context: "Both work.",
 		Options: []string{"CSS variables", "classes", "two files"}, ChosenOption: "CSS variables",
 		ChosenReasoning: "They need no build step.",
-	})})
-	ruling, err := d.Divert(t.Context(), boulder.Blocker{
-		BlockerScope: scope("lang"), Question: "May it run git push?", Ask: &boulder.Ask{
+	})
+	s.Raise(lang, boulder.Blocker{
+		Category: "permission", Question: "May it run git push?", Ask: &boulder.Ask{
 			Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"},
 			Tool: "bash", Arguments: `{"command":"git push origin main"}`,
 		},
 	})
-	ask, getErr := d.Get(t.Context(), ruling.BlockerID)
-	if err := errors.Join(err, getErr); err != nil {
-		t.Fatal(err)
-	}
-	s.Apply(boulder.BlockerRaised{AttemptRef: lang, Blocker: ask})
-	raise(boulder.BlockerScope{SessionID: "ses_alone"}, boulder.Blocker{
+	_, err := registerOfProject(t, project).Raise(t.Context(), boulder.BlockerScope{SessionID: "ses_alone"}, boulder.Blocker{
 		Category: "destructive", Question: "Drop the table\x1b[31m users?", Context: "It is empty.", Hard: true,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.Apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "I wait."}})
 	s.Apply(boulder.Parked{
 		AttemptRef: theme, Reason: "waits for an answer to B1: Which key signs the theme?", Digest: "It waits.",
@@ -93,15 +80,6 @@ type answerCase struct {
 	says string // part of the output
 }
 
-// wantUndelivered checks how many answers have not reached the boulder.
-func wantUndelivered(t *testing.T, project string, n int) {
-	t.Helper()
-	of := blockers.Filter{BlockerScope: boulder.BlockerScope{BoulderID: sampleID}, Undelivered: true}
-	if left, err := registerOfProject(t, project).List(t.Context(), of); len(left) != n || err != nil {
-		t.Errorf("left to tell: %v, %v", left, err)
-	}
-}
-
 // An answer is stored and reaches the boulder, whether a process holds the database or not.
 func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 	t.Parallel()
@@ -117,20 +95,19 @@ func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 		{[]string{"answer", "1", "x"}, exitUsage, "did you mean B1?"},
 		{[]string{"answer"}, exitUsage, `takes ID ["TEXT" | -], not ""`},
 		{[]string{"skip", "B1", "B2"}, exitUsage, "takes one ID of `manager blockers list`, not \"B1 B2\""},
-		{[]string{"answer", "b1", "Use", "the release key"}, exitOK, `"handover":"handed_over"`},
+		{[]string{"answer", "b1", "Use", "the release key"}, exitOK, `"awaited":[]`},
 		{[]string{"answer", "B1", "another"}, exitError, "B1 is answered already"},
 		{[]string{"skip", "B1"}, exitError, "Use the release key; say more with: manager note --sub-task theme"},
 		{[]string{"answer", "B3", "--allow", "but not to main"}, exitOK, `"allowed":true`},
 		{[]string{"skip", "B2"}, exitOK, `"status":"skipped"`},
-		{[]string{"answer", "B4", "no"}, exitOK, `"handover":"no_boulder"`},
+		{[]string{"answer", "w1", "no"}, exitOK, `"id":"W1"`},
 	} {
 		sameInBoth(t, alone, held, test.code, append([]string{"blockers"}, test.args...), test.says)
 	}
 	for _, project := range []string{alone, held} { // what the sub-tasks know; theme no longer waits
 		expect(t, project, exitOK, []string{"show", "--json"}, `"tally":{"planned":6,"in_progress":1}`,
-			`"status":"answered","answer":"Use the release key"`, `"choice":"CSS variables","status":"skipped"`,
+			`"status":"answered","answer":"Use the release key"`, `"chosen_option":"CSS variables","chosen_reasoning":"They need no build step.","status":"skipped"`,
 			`"status":"answered","answer":"but not to main","allowed":true`)
-		wantUndelivered(t, project, 0)
 	}
 }
 
@@ -154,81 +131,7 @@ func sameInBoth(t *testing.T, alone, held string, code int, args []string, says 
 	return printed
 }
 
-// An answer that no process could take reaches the boulder with its next run, and only once.
-func TestDeliver(t *testing.T) {
-	t.Parallel()
-	project := blockedSample(t)
-	d := registerOfProject(t, project)
-	for id, s := range map[string]blockers.Settlement{
-		"B1": {Status: boulder.BlockerAnswered, Answer: "the release key"}, "B2": {Status: boulder.BlockerSkipped},
-	} {
-		if _, err := d.Settle(t.Context(), id, s); err != nil { // the process is killed before it delivers
-			t.Fatal(err)
-		}
-	}
-	db := openState(t, project)
-	for range 2 {
-		deliver(t, project, db)
-		wantUndelivered(t, project, 0)
-	}
-	db.Close()
-	stdout, _ := expect(t, project, exitOK, []string{"logs", "--json"})
-	if told := strings.Count(stdout, `"type":"blocker-settled"`); told != 2 {
-		t.Errorf("the boulder was told %d times, want 2:\n%s", told, stdout)
-	}
-	expect(t, project, exitOK, []string{"show", "--json"}, `"tally":{"planned":6,"in_progress":1}`)
-}
-
-// An imported boulder, or one whose database of blockers was moved away, never gets the id of another blocker that it
-// knows: it would not wait for the answer.
-func TestIDsAreNotGivenTwice(t *testing.T) {
-	t.Parallel()
-	project := blockedSample(t)
-	if err := os.Remove(filepath.Join(project, store.DirName, blockers.FileName)); err != nil {
-		t.Fatal(err)
-	}
-	db := openState(t, project)
-	for range 2 {
-		deliver(t, project, db)
-	}
-	id := raise(t, project, boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "theme", Attempt: 2, SessionID: "ses_2"})
-	if id != "B4" { // theme and lang have up to B3
-		t.Errorf("it got the id %q", id)
-	}
-}
-
-// An answer waits until the boulder knows its blocker; after the boulder's end it counts as delivered.
-func TestDeliverEarlyAndLate(t *testing.T) {
-	t.Parallel()
-	project := blockedSample(t)
-	early := raise(t, project, boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang"})
-	expect(t, project, exitOK, []string{"blockers", "answer", early, "this"},
-		"Answered B5. \"lang\" gets it as soon as it has told its boulder of the blocker.\n")
-	wantUndelivered(t, project, 1)
-	expect(t, project, exitOK, []string{"cancel"})
-	deliver(t, project, openState(t, project))
-	wantUndelivered(t, project, 0)
-}
-
-// raise records a hard blocker of a session and returns its id.
-func raise(t *testing.T, project string, scope boulder.BlockerScope) (id string) {
-	t.Helper()
-	b, err := registerOfProject(t, project).Raise(t.Context(), scope,
-		boulder.Blocker{Category: "question", Question: "New?", Context: "c", Hard: true})
-	if err != nil {
-		t.Error(err)
-	}
-	return b.ID
-}
-
-// deliver passes answers on as a run does before it starts.
-func deliver(t *testing.T, dir string, db *store.DB) {
-	t.Helper()
-	a, _, _ := testApp(t, dir)
-	a.Deliver(t.Context(), db, sampleID)
-}
-
-// An answer to what is over is refused and not stored; skipping takes it off the list.
+// An answer to what is over is refused and not stored.
 func TestAnswerTooLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
@@ -236,8 +139,7 @@ func TestAnswerTooLate(t *testing.T) {
 	for _, test := range []answerCase{
 		{[]string{"answer", "B1", "x"}, exitError, `sub-task "theme" is skipped, so nothing would continue with an answer to B1`},
 		{[]string{"show", "B1"}, exitOK, `Nothing waits for an answer: sub-task "theme" is skipped`},
-		{[]string{"skip", "B1"}, exitOK, "Skipped B1. Nothing waited for it any more."},
-		{[]string{"answer", "B1", "x"}, exitError, "B1 is skipped already"},
+		{[]string{"skip", "B1"}, exitError, `sub-task "theme" is skipped, so nothing would continue with an answer to B1`},
 	} { // nothing is left to note
 		expect(t, project, test.code, append([]string{"blockers"}, test.args...), test.says, "!manager note")
 	}
@@ -245,17 +147,19 @@ func TestAnswerTooLate(t *testing.T) {
 	expect(t, project, exitError, []string{"blockers", "answer", "B3", "--allow"}, "boulder "+sampleID+" is cancelled, so nothing would continue")
 }
 
-// A holder that takes no orders does not keep an answer from being stored.
-func TestAnswerIsKeptWhereNobodyTakesIt(t *testing.T) {
+// An answer that no process takes is not said to be stored.
+func TestAnswerThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	db := openState(t, project)
-	stdout, _ := expect(t, project, exitHeld, []string{"blockers", "answer", "B1", "x"}, "The answer is kept, and handed over")
-	if stdout != "Answered B1.\n" {
+	stdout, _ := expect(t, project, exitHeld, []string{"blockers", "answer", "B1", "x"}, "it does not answer: try again")
+	if stdout != "" {
 		t.Errorf("%q", stdout)
 	}
-	wantUndelivered(t, project, 1)
-	deliver(t, project, db)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, project, exitOK, []string{"blockers", "show", "B1"}, "Answer with: manager blockers answer B1")
 }
 
 // Secrets are removed from answers, and the user is told.
@@ -324,14 +228,51 @@ func TestBlockersExportToAFile(t *testing.T) {
 		}
 	}
 	writeFile(t, filepath.Join(project, store.DirName, "blockers.db"), "damaged")
-	for _, args := range [][]string{{}, {"-o", "night.md", "--force"}} {
-		expect(t, project, exitError, append([]string{"blockers", "export"}, args...), "!# Blockers", "damaged")
-	}
+	expect(t, project, exitError, []string{"blockers", "export"}, "3 blockers, 3 of them without an answer", "damaged")
+	expect(t, project, exitError, []string{"blockers", "export", "-o", "night.md", "--force"}, "!# Blockers", "damaged")
 	expect(t, project, exitError, []string{"doctor", "--opencode", "nosuch"}, "blockers.db")
 	if unchanged, err := os.ReadFile(file); err != nil || string(unchanged) != string(text) {
 		t.Errorf("%v: %s", err, unchanged)
 	}
 	if left, err := os.ReadDir(project); err != nil || len(left) != 5 { // with .manager and blockers.md
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// The list has all blockers of several boulders and sessions, while a process holds the state and while none does.
+func TestManyBlockers(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	s := newSampleOf(t, "01k4other")
+	s.Plan()
+	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
+	s.Start(theme)
+	for i := range 500 {
+		b := boulder.Blocker{
+			ID: fmt.Sprint("B", 100+i), Category: "question", Question: fmt.Sprintf("Question %d?", i), Hard: true,
+			Status: boulder.BlockerPending, CreatedAt: s.Now,
+		}
+		s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: b})
+	}
+	s.storeIn(project)
+	count := func() int {
+		stdout, _ := expect(t, project, exitOK, []string{"blockers", "list", "--json"})
+		return strings.Count(stdout, `"type":"blocker-record"`)
+	}
+	if n := count(); n != 504 {
+		t.Errorf("%d blockers are listed, want 504", n)
+	}
+	hold(t, project, true)
+	if n := count(); n != 504 {
+		t.Errorf("%d blockers are listed through the holder, want 504", n)
+	}
+	expect(t, project, exitOK, []string{"blockers", "answer", "B599", "this one"}, `Answered B599. "theme" still waits for B100`)
+	list, err := os.ReadFile(filepath.Join(project, blockers.DefaultFile))
+	if err != nil || strings.Contains(string(list), "B599") { // the holder writes it, and this one only plays one
+		t.Errorf("%v: %s", err, list)
+	}
+	expect(t, project, exitOK, []string{"blockers", "status"}, "501 hard blockers wait")
+	if list, err = os.ReadFile(filepath.Join(project, blockers.DefaultFile)); err != nil || strings.Count(string(list), "\n- [ ] ") != 504 {
+		t.Errorf("%v: %d", err, strings.Count(string(list), "\n- [ ] "))
 	}
 }

@@ -113,7 +113,7 @@ func TestClarifyLeave(t *testing.T) {
 		}()
 		p.shows("B1>")
 		p.master.WriteString("the release key\r")
-		p.shows("B4>")
+		p.shows("W1>")
 		p.master.WriteString(test.key)
 		if code := <-done; code != test.code {
 			t.Errorf("%q: exit code %d, want %d", test.key, code, test.code)

@@ -39,7 +39,8 @@ func walk(t *testing.T, project, order string, then func(n int), typed ...string
 
 func statusOf(t *testing.T, project string) map[string]string {
 	t.Helper()
-	all, err := registerOfProject(t, project).List(t.Context(), blockers.Filter{})
+	a, _, _ := testApp(t, project)
+	all, err := a.ListBlockers(t.Context(), blockers.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,13 +56,13 @@ func TestClarify(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	const key = "answered: the release key\nof 2026"
-	screen := walk(t, project, "B1 B4 B2 B3", func(n int) {
+	screen := walk(t, project, "B1 W1 B2 B3", func(n int) {
 		if got := statusOf(t, project); n == 2 && got["B1"] != key || n == 4 && got["B2"] != "skipped" {
 			t.Errorf("before answer %d: %v", n, got)
 		}
 	}, "the release key\nof 2026", "", "/skip", "/allow not to main")
 	want := map[string]string{
-		"B1": key, "B4": "pending", "B2": "skipped", "B3": "answered: not to main",
+		"B1": key, "W1": "pending", "B2": "skipped", "B3": "answered: not to main",
 	}
 	if diff := cmp.Diff(want, statusOf(t, project)); diff != "" {
 		t.Errorf("after the first walk (-want +got):\n%s", diff)
@@ -74,7 +75,7 @@ func TestClarify(t *testing.T) {
 	if n := strings.Count(screen, "Continue the work with: manager resume "+sampleID); n != 1 {
 		t.Errorf("how to go on is said %d times:\n%s", n, screen)
 	}
-	if screen = walk(t, project, "B4", nil, "no"); !strings.Contains(screen, "Nothing waits for an answer.") {
+	if screen = walk(t, project, "W1", nil, "no"); !strings.Contains(screen, "Nothing waits for an answer.") {
 		t.Errorf("the end is not told:\n%s", screen)
 	}
 }
@@ -84,7 +85,7 @@ func TestClarifyByNumber(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{"2": "classes", "4": "4", "2 of them": "2 of them"} {
 		project := blockedSample(t)
-		screen := walk(t, project, "B1 B4 B2 B3", nil, "", "", typed, "")
+		screen := walk(t, project, "B1 W1 B2 B3", nil, "", "", typed, "")
 		checkTexts(t, "the screen", []string{
 			"option 2: classes", "a number: that option", "Answered B2" + text.If(want == "classes", ": classes") + `. "theme" still waits`,
 		}, nil, screen)
@@ -99,7 +100,7 @@ func TestClarifyAsksAgain(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	slips := []string{"/allow", "/deny", "/alow", "/skip it", strings.Repeat("x", 4_001)}
-	screen := walk(t, project, "B1 B1 B1 B1 B1 B1 B4", nil, append(slips, "/tmp/key is the one")...)
+	screen := walk(t, project, "B1 B1 B1 B1 B1 B1 W1", nil, append(slips, "/tmp/key is the one")...)
 	checkTexts(t, "the screen", []string{
 		"there is none to give", "there is none to refuse", "there is no /alow", "/skip takes no text", "may have 4000",
 	}, nil, strings.Join(strings.Fields(screen), " "))
@@ -112,19 +113,20 @@ func TestClarifyAsksAgain(t *testing.T) {
 func TestClarifyBesideOthers(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	screen := walk(t, project, "B1 B4 B5 B2", func(n int) {
+	screen := walk(t, project, "B1 W1 W2 B2", func(n int) {
 		switch n {
 		case 1:
-			if _, err := registerOfProject(t, project).Settle(t.Context(), "B1",
-				blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "theirs"}); err != nil {
+			expect(t, project, exitOK, []string{"blockers", "answer", "B1", "theirs"})
+		case 2:
+			_, err := registerOfProject(t, project).Raise(t.Context(), boulder.BlockerScope{SessionID: "ses_new"},
+				boulder.Blocker{Category: "question", Question: "New?", Context: "c", Hard: true})
+			if err != nil {
 				t.Error(err)
 			}
-		case 2:
-			raise(t, project, boulder.BlockerScope{SessionID: "ses_new"})
 		}
 	}, "mine", "", "for the new one")
 	got := statusOf(t, project)
-	if got["B1"] != "answered: theirs" || got["B5"] != "answered: for the new one" {
+	if got["B1"] != "answered: theirs" || got["W2"] != "answered: for the new one" {
 		t.Errorf("stored: %v", got)
 	}
 	if !strings.Contains(screen, "B1 is answered already") {
@@ -132,16 +134,16 @@ func TestClarifyBesideOthers(t *testing.T) {
 	}
 }
 
-// A blocker that gets obsolete during its question can only be skipped; other obsolete ones are not asked.
+// A blocker that gets obsolete during its question takes no answer; other obsolete ones are not asked.
 func TestClarifyTooLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	screen := walk(t, project, "B1 B1 B4", func(n int) {
+	screen := walk(t, project, "B1 B1 W1", func(n int) {
 		if n == 1 {
 			expect(t, project, exitOK, []string{"cancel"})
 		}
-	}, "the release key", "/skip", "")
-	if got := statusOf(t, project)["B1"]; got != "skipped" || !strings.Contains(screen, "so nothing would continue with an answer") {
+	}, "the release key", "", "")
+	if got := statusOf(t, project)["B1"]; got != "pending" || !strings.Contains(screen, "so nothing would continue with an answer") {
 		t.Errorf("B1 is %s:\n%s", got, screen)
 	}
 }

@@ -164,13 +164,19 @@ func (a *app) readBlockers(ctx context.Context, session string) (
 	status *view.BlockersStatus, open []report.Blocker, unread, err error,
 ) {
 	d, scope := a.Blockers(), boulder.BlockerScope{SessionID: session}
+	all, unread := a.ListBlockers(ctx, blockers.Filter{BlockerScope: scope})
 	s, err := d.Status(ctx)
+	if there, readErr := a.Read(ctx); readErr == nil {
+		s, err = a.BlockersStatus(ctx, there)
+		there.Close()
+	} else if err == nil { // the switches can be read
+		s.Trouble = readErr.Error()
+	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	all, unread := d.List(ctx, blockers.Filter{BlockerScope: scope})
 	status = &view.BlockersStatus{Type: "blockers-status", On: d.On(scope), SessionID: session, Status: s}
-	open = slices.DeleteFunc(a.Placed(ctx, all), func(b report.Blocker) bool {
+	open = slices.DeleteFunc(all, func(b report.Blocker) bool {
 		switch {
 		case b.Status == boulder.BlockerAnswered:
 			status.Answered++
@@ -248,8 +254,8 @@ func (a *app) listBlockers(ctx context.Context, o *blockerOptions) error {
 	if err != nil {
 		return err
 	}
-	records, err := a.Blockers().List(ctx, f)
-	shown := slices.DeleteFunc(a.Placed(ctx, records), func(b report.Blocker) bool {
+	all, err := a.ListBlockers(ctx, f)
+	shown := slices.DeleteFunc(slices.Clone(all), func(b report.Blocker) bool {
 		return o.Status == "" && !o.all && (b.Standing == blockers.Moot || b.Standing == blockers.Over)
 	})
 	if a.json || len(shown) > 0 || err != nil {
@@ -259,8 +265,8 @@ func (a *app) listBlockers(ctx context.Context, o *blockerOptions) error {
 	if f == (blockers.Filter{}) {
 		line = "Nothing waits for an answer."
 	}
-	a.note("%s", line+text.If(len(records) > 0,
-		" "+text.Are(len(records), "blocker")+" obsolete or settled; see: manager blockers list --all"))
+	a.note("%s", line+text.If(len(all) > 0,
+		" "+text.Are(len(all), "blocker")+" obsolete or settled; see: manager blockers list --all"))
 	return nil
 }
 
@@ -312,18 +318,21 @@ func (a *app) showBlocker(ctx context.Context, id string) error {
 
 // findBlocker reads a blocker by its id. If there is none, the error suggests a similar id.
 func (a *app) findBlocker(ctx context.Context, id string) (report.Blocker, error) {
-	b, err := a.Blockers().Get(ctx, id)
+	b, err := a.Blocker(ctx, id)
 	if !errors.Is(err, blockers.ErrNotFound) {
-		return a.Placed(ctx, []boulder.Blocker{b})[0], err
+		return b, err
 	}
-	all, err := a.Blockers().List(ctx, blockers.Filter{})
+	all, err := a.ListBlockers(ctx, blockers.Filter{})
 	var ids []string
 	for _, b := range all {
 		ids = append(ids, b.ID)
 	}
-	meant := "B" + id // 7 means B7
-	if !slices.Contains(ids, meant) {
-		meant = text.Nearest(id, ids)
+	meant := text.Nearest(id, ids)
+	for _, known := range ids {
+		if known[1:] == id { // 7 means B7, or W7
+			meant = known
+			break
+		}
 	}
 	switch {
 	case meant != "":
@@ -342,11 +351,11 @@ func (a *app) exportBlockers(ctx context.Context, o *blockerOptions) error {
 	if err != nil {
 		return err
 	}
-	records, unread := a.Blockers().List(ctx, f)
-	if unread != nil && len(records) == 0 {
+	found, unread := a.ListBlockers(ctx, f)
+	if unread != nil && (len(found) == 0 || o.output != "") {
 		return unread
 	}
-	found := secret.Each(a.Placed(ctx, records), a.secrets)
+	found = secret.Each(found, a.secrets)
 	data := a.json
 	switch strings.ToLower(filepath.Ext(o.output)) {
 	case ".json", ".jsonl", ".ndjson":

@@ -193,7 +193,7 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *report.Blocker, 
 		if answered != nil && a.json {
 			return answered, a.printJSON(answered)
 		}
-		if now, err := a.Blockers().Get(ctx, b.ID); answered != nil || err == nil && now.Status.Settled() { // also by another process
+		if now, err := a.Blocker(ctx, b.ID); answered != nil || err == nil && now.Status.Settled() { // also by another process
 			return answered, nil
 		}
 	}

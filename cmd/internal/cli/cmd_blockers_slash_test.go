@@ -39,7 +39,7 @@ func clarifies(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(r.Text(), "Port 4000") {
 			said = "Port 4000"
 		}
-		command := strings.NewReplacer(" ID ", " B3 ", "what the user said", said).Replace(handOver + "\nANSWER")
+		command := strings.NewReplacer(" ID ", " W3 ", "what the user said", said).Replace(handOver + "\nANSWER")
 		return call("bash", map[string]any{"command": command, "description": "Hand it over"})
 	}
 	return scriptmodel.Reply{Text: "done"}
@@ -119,16 +119,16 @@ func TestSlashInOpenCode(t *testing.T) {
 			}
 		}
 	}
-	says("", "B1", "B2", "May the token stay?")
-	says("list --hard", "B1", "B2")
-	says("clarify", "CLARIFY\n2 hard blockers wait for an answer. Ask the user", "> ! B1 (hard, security", "): May the token stay?",
+	says("", "W1", "W2", "May the token stay?")
+	says("list --hard", "W1", "W2")
+	says("clarify", "CLARIFY\n2 hard blockers wait for an answer. Ask the user", "> ! W1 (hard, security", "): May the token stay?",
 		"blockers answer ID - <<'ANSWER'", "-C "+project)
-	says("answer B1 use `rotate` instead", "nothing was done", "backtick")
+	says("answer W1 use `rotate` instead", "nothing was done", "backtick")
 	says("run something", "/blockers has no command \"run\"")
 	const answer = `it's no secret; $(touch pwned) "$HOME" && touch pwned # '`
-	says("answer B1 "+answer, "Answered B1")
-	says("answer B1 again", "B1 is answered already")
-	says("skip B2", "Skipped B2")
+	says("answer W1 "+answer, "Answered W1")
+	says("answer W1 again", "W1 is answered already")
+	says("skip W2", "Skipped W2")
 	says("clarify", "Nothing waits for an answer.")
 	says("off", "nothing was done", "no `manager watch` is at work", "/blockers off --project")
 	says("status", "Nothing is recorded in this session", "blockers on")
@@ -183,11 +183,11 @@ func TestSlashInOpenCode(t *testing.T) {
 	asked.Close()
 	w.signal(syscall.SIGINT)
 	w.wait(exitInterrupted)
-	if got, err := registerOfProject(t, project).Get(t.Context(), "B3"); err != nil || got.Answer != "Port 4000" {
+	if got, err := registerOfProject(t, project).Get(t.Context(), "W3"); err != nil || got.Answer != "Port 4000" {
 		t.Errorf("after clarify: %+v, %v", got, err)
 	}
 
-	got, err := registerOfProject(t, project).Get(t.Context(), "B1")
+	got, err := registerOfProject(t, project).Get(t.Context(), "W1")
 	if err != nil || got.Status != boulder.BlockerAnswered || got.Answer != answer {
 		t.Errorf("answered: %+v, %v", got, err)
 	}

@@ -116,7 +116,7 @@ func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (follo
 	if err != nil {
 		return false, err
 	}
-	p, err := view.ProgressOf(there.Get, d, r.Events, r.Records)
+	p, err := view.ProgressOf(there.Get, d, r.Events)
 	if err != nil {
 		return false, err
 	}

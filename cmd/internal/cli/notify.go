@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -66,8 +65,7 @@ func (e *ending) dueNotification(ctx context.Context, event boulder.Event) (what
 			return project.NotifyLimited, b.Until
 		}
 	case boulder.BlockerRaised:
-		ask := b.Blocker.Ask
-		if !e.held && ask != nil && ask.Reply == boulder.ReplyWaiting && !b.Blocker.Status.Settled() {
+		if !e.held && b.Blocker.Waiting(event.Time) {
 			e.held = true
 			return project.NotifyBlocked, until
 		}
@@ -106,7 +104,7 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 			e.warn("%s: %s", s.ID, w)
 		}
 	}
-	e.warnOfUnwritten(context.WithoutCancel(ctx))
+	e.warnOfUnwritten(context.WithoutCancel(ctx), e.db)
 	path, err := e.writeReport(made)
 	if err != nil {
 		e.warn("the report of boulder %s could not be written: %v", e.id, err)
@@ -198,7 +196,7 @@ func titleOf(what project.NotifyEvent, made *report.Report, until time.Time) str
 	case what == project.NotifyFailed && made.Status.Terminal():
 		says = "is over, and not everything is done"
 	case what != project.NotifyBlocked:
-	case len(awaited) > 0 && blockers.Waiting(&awaited[0].Blocker, made.MadeAt):
+	case len(awaited) > 0 && awaited[0].Waiting(made.MadeAt):
 		says += ", until " + awaited[0].Until.UTC().Format("15:04:05 UTC")
 	case made.Running:
 		says += ", and continues with the rest"
@@ -207,8 +205,8 @@ func titleOf(what project.NotifyEvent, made *report.Report, until time.Time) str
 }
 
 // warnOfUnwritten warns if blockers.md lacks blockers, and says why.
-func (a *app) warnOfUnwritten(ctx context.Context) {
-	switch s, err := a.Blockers().Status(ctx); {
+func (a *app) warnOfUnwritten(ctx context.Context, there project.Reader) {
+	switch s, err := a.BlockersStatus(ctx, there); {
 	case err != nil:
 		a.warn("whether %s has every blocker is not known: %v", s.File, err)
 	case s.Unwritten > 0:

@@ -17,7 +17,6 @@ import (
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/store"
-	samples "github.com/bouldermgr/manager/testkit/golden/sample"
 )
 
 // A mistake in the configuration is shown with the lines around it, but without the webhook.
@@ -65,12 +64,12 @@ func TestWaitingIsToldOnce(t *testing.T) {
 	a := boulder.AttemptRef{SubTaskID: "a", Attempt: 1}
 	parked := boulder.Parked{AttemptRef: a}
 	held := boulder.BlockerRaised{AttemptRef: a, Blocker: boulder.Blocker{
-		ID: "B2", Status: boulder.BlockerPending, Ask: &boulder.Ask{Reply: boulder.ReplyWaiting},
+		ID: "B2", Status: boulder.BlockerPending, Until: sampleStart.Add(time.Minute),
 	}}
-	hard := []boulder.RaisedBlocker{{ID: "B1", Attempt: 1, Hard: true, Status: boulder.BlockerPending}}
-	answered := []boulder.RaisedBlocker{{ID: "B1", Attempt: 1, Hard: true, Status: boulder.BlockerAnswered}}
+	hard := []boulder.Blocker{{ID: "B1", BlockerScope: boulder.BlockerScope{Attempt: 1}, Hard: true, Status: boulder.BlockerPending}}
+	answered := []boulder.Blocker{{ID: "B1", BlockerScope: boulder.BlockerScope{Attempt: 1}, Hard: true, Status: boulder.BlockerAnswered}}
 	for name, test := range map[string]struct {
-		blockers []boulder.RaisedBlocker
+		blockers []boulder.Blocker
 		other    boulder.AttemptStatus
 		events   []boulder.Body
 		want     string
@@ -89,7 +88,7 @@ func TestWaitingIsToldOnce(t *testing.T) {
 		}}}
 		got := ""
 		for _, body := range test.events {
-			what, _ := e.dueNotification(t.Context(), boulder.Event{Body: body})
+			what, _ := e.dueNotification(t.Context(), boulder.Event{Time: sampleStart, Body: body})
 			got += map[project.NotifyEvent]string{project.NotifyBlocked: "1", "": "0"}[what]
 		}
 		if got != test.want {
@@ -108,7 +107,7 @@ func TestTitles(t *testing.T) {
 	over.Status, live.Running = boulder.Partial, true
 	held := live
 	held.Blockers = []report.Blocker{{Awaited: true, Blocker: boulder.Blocker{
-		Ask: &boulder.Ask{Reply: boulder.ReplyWaiting}, Until: sampleStart.Add(time.Minute),
+		Until: sampleStart.Add(time.Minute),
 	}}}
 	until := sampleStart.Add(time.Minute).UTC().Format("15:04:05 UTC")
 	for _, test := range []struct {
@@ -156,16 +155,14 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 func TestChoicesAreTold(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "")
-	for _, s := range samples.Blockers()[2:4] {
-		_, err := registerOfProject(t, e.Dir()).Divert(t.Context(), boulder.Blocker{
-			BlockerScope: boulder.BlockerScope{BoulderID: sampleID, SubTaskID: s.SubTaskID, Attempt: 1, SessionID: s.SessionID},
-			Question:     s.Question,
-			Ask:          &boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_" + s.ID},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	d, err := e.db.Get(t.Context(), sampleID)
+	if err != nil {
+		t.Fatal(err)
 	}
+	for i, id := range []string{"B1", "B2"} {
+		d.SubTasks[i].Blockers = []boulder.Blocker{{ID: id, BlockerScope: boulder.BlockerScope{Attempt: 1}, Status: boulder.BlockerPending}}
+	}
+	e.db = detailReader{e.db, d}
 	path := e.conclude(t.Context(), nil)
 	if err := e.withReportPath(path, nil); err != nil || !strings.Contains(stderr.String(), "2 choices that agents made where they could not ask: manager report\n") {
 		t.Errorf("%v, %s", err, stderr)
@@ -223,7 +220,7 @@ func TestToldWhileItRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range d.SubTasks {
-		d.SubTasks[i].Blockers = []boulder.RaisedBlocker{{ID: "B1", Attempt: 1, Hard: true}}
+		d.SubTasks[i].Blockers = []boulder.Blocker{{ID: "B1", BlockerScope: boulder.BlockerScope{Attempt: 1}, Hard: true}}
 	}
 	d.Attempts[len(d.Attempts)-1].Status = boulder.AttemptExecuting
 	e.db = detailReader{e.db, d}

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/mcp"
 	"github.com/bouldermgr/manager/project"
@@ -466,30 +465,16 @@ func TestLookAndSteer(t *testing.T) {
 func TestBlockers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	register, err := blockers.Open(blockers.Config{Root: w.dir, Enabled: true})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s, theme := sample.New(t, sample.ID), boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	s.Plan()
 	s.Start(theme)
-	scope := boulder.BlockerScope{BoulderID: sample.ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"}
 	for _, question := range []string{"Which colour?", "Which name?"} {
-		b, err := register.Raise(t.Context(), scope, boulder.Blocker{
-			Category: boulder.BlockerSecurity, Question: question, Context: "There are many.", Hard: true,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: b})
+		s.Raise(theme, boulder.Blocker{Category: boulder.BlockerSecurity, Question: question, Context: "There are many.", Hard: true})
 	}
-	ruling, err := register.Divert(t.Context(), boulder.Blocker{
-		BlockerScope: scope, Category: boulder.BlockerPermission, Question: "May it push?", Context: "It has to be published.",
+	s.Raise(theme, boulder.Blocker{
+		Category: boulder.BlockerPermission, Question: "May it push?", Context: "It has to be published.",
 		Ask: &boulder.Ask{Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	w.store(s)
 	all, failed := w.call("blockers", args{"boulder": sample.ID})
 	if len(all) != 3 || all[0]["type"] != "blocker-record" || all[0]["question"] != "Which colour?" {
@@ -503,11 +488,11 @@ func TestBlockers(t *testing.T) {
 	w.refuses("answer", args{"blocker": "B1", "answer": "Red"}, "B1 is answered already")
 	w.result("blocker-answer", "answer", args{"blocker": "B2", "skip": true})
 	for _, how := range []args{{"answer": "Yes, you may push"}, {"skip": true}} {
-		how["blocker"] = ruling.BlockerID
+		how["blocker"] = "B3"
 		w.refuses("answer", how, "the user's to give", "--allow")
 	}
-	if b, err := register.Get(t.Context(), ruling.BlockerID); err != nil || b.Status.Settled() || b.Allowed {
-		t.Errorf("%+v, %v", b, err)
+	if b := w.snapshot(sample.ID).SubTasks[1].Blockers; len(b) != 3 || b[2].Status.Settled() || b[2].Allowed {
+		t.Errorf("%+v", b)
 	}
 }
 

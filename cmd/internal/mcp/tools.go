@@ -261,7 +261,7 @@ func (s *server) blockers(ctx context.Context, in blockersInput) ([]any, error) 
 }
 
 func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
-	b, err := s.Blockers().Get(ctx, in.Blocker)
+	b, err := s.Blocker(ctx, in.Blocker)
 	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(in.Answer)}
 	switch {
 	case errors.Is(err, blockers.ErrNotFound):
@@ -276,8 +276,7 @@ func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
 	case in.Skip:
 		how.Status = boulder.BlockerSkipped
 	}
-	item := s.Placed(ctx, []boulder.Blocker{b})[0]
-	answered, err := s.Settle(ctx, &item, how)
+	answered, err := s.Settle(ctx, &b, how)
 	if answered == nil {
 		return nil, err
 	}

@@ -229,5 +229,5 @@ func (m *model) readState(ctx context.Context, r, before *reading) error {
 			r.sub, r.task = t, t.ID
 		}
 	}
-	return errors.Join(err, getErr, eventsErr, read.Unread)
+	return errors.Join(err, getErr, eventsErr)
 }

@@ -102,7 +102,7 @@ func TestAnswer(t *testing.T) {
 	s.shows("there is no /what", "B1> /what")
 	s.press("esc", "a", "q: the release key", "enter")
 	s.shows(`Answered B1. "theme" continues with the answer`, "NOT hard blocker waits", "NOT B1>")
-	b, err := s.Blockers().Get(t.Context(), "B1")
+	b, err := s.Blocker(t.Context(), "B1")
 	if err != nil || b.Answer != "q: the release key" {
 		t.Errorf("B1 has %q, %v", b.Answer, err)
 	}

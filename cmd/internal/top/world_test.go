@@ -12,7 +12,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/executor"
@@ -52,10 +51,6 @@ func world(t *testing.T, dir string) {
 	asks, theme := sample.New(t, sample.ID), boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	asks.Plan()
 	asks.Start(theme)
-	register, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, b := range []boulder.Blocker{
 		{Category: boulder.BlockerSecurity, Question: "Which key signs the theme? " + hostile, Context: hostile, Hard: true},
 		{
@@ -63,11 +58,7 @@ func world(t *testing.T, dir string) {
 			Options: []string{"CSS variables", "classes"}, ChosenOption: "CSS variables", ChosenReasoning: "No build step.",
 		},
 	} {
-		recorded, err := register.Raise(t.Context(), boulder.BlockerScope{BoulderID: sample.ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"}, b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		asks.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: recorded})
+		asks.Raise(theme, b)
 	}
 	asks.Apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: hostile}})
 	asks.Apply(boulder.Parked{AttemptRef: theme, Reason: "waits for an answer to B1", Digest: "It waits."})

@@ -46,6 +46,9 @@ func (s *BlockersStatus) Print(o page.Out) {
 		cmp.Or(o.Yellow(s.Awaited()), "nothing waits for an answer"), s.Choices(),
 		o.Dim(text.Some(s.Answered, "answered")), o.Dim(text.Some(s.Skipped, "skipped")), o.Dim(text.Some(s.Moot, "obsolete")),
 		text.If(recorded > 0, o.Faint(s.File))))
+	if s.Unwritten == 0 && s.Trouble != "" {
+		o.Say(o.Yellow(s.Trouble))
+	}
 	if s.Unwritten > 0 {
 		o.Say(o.Yellow(fmt.Sprintf("%s not in %s yet", text.Are(s.Unwritten, "item"), o.Plain(s.File))),
 			text.Prefixed(": ", o.Plain(s.Trouble)), ". Nothing is lost; it is tried again with every command.")
@@ -90,7 +93,7 @@ func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 		if width < 100 {
 			widest = 12
 		}
-		left := text.If(b.Awaited && blockers.Waiting(&b.Blocker, now),
+		left := text.If(b.Awaited && b.Waiting(now),
 			"("+text.Elapsed(b.Until.Sub(now).Truncate(time.Second))+" left) ")
 		rows = append(rows, []string{
 			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(Hardness(b.Hard)),
@@ -233,18 +236,12 @@ func Settled(r *project.Answered, now time.Time) string {
 	}
 	follows := fmt.Sprintf("%q continues %s.", r.SubTaskID, with)
 	switch {
-	case r.Handover == project.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
+	case r.BoulderID == "" && !r.Gone && r.Until.After(now):
 		follows = "The session that waits for it gets it."
-	case r.Handover == project.NoBoulder && IsSession(r.SessionID):
+	case r.BoulderID == "" && IsSession(r.SessionID):
 		follows = "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
-	case r.Handover == project.NoBoulder:
+	case r.BoulderID == "":
 		follows = "It came up outside a run: no sub-task waits for it."
-	case r.Handover == project.OverBefore:
-		follows = "Nothing waited for it any more."
-	case r.Handover == project.NotAsked:
-		follows = fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
-	case r.Handover == project.Kept:
-		follows = ""
 	case len(r.Awaited) > 0:
 		follows = fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
 	case GoesOnLater(r):
@@ -256,5 +253,5 @@ func Settled(r *project.Answered, now time.Time) string {
 
 // GoesOnLater reports whether the boulder has the answer but continues only when the user resumes it.
 func GoesOnLater(r *project.Answered) bool {
-	return r.Handover == project.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
+	return r.BoulderID != "" && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }

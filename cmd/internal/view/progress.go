@@ -19,10 +19,9 @@ type Progress struct {
 	State *boulder.State // nil before the first event
 
 	stored   Stored
-	broken   bool              // the stored records contradict each other, so State has no indexes
-	doing    map[string]doing  // by sub-task
-	raised   []boulder.Blocker // as recorded when they were raised
-	repeated bool              // the newest event repeats the last notice of its turn
+	broken   bool             // the stored records contradict each other, so State has no indexes
+	doing    map[string]doing // by sub-task
+	repeated bool             // the newest event repeats the last notice of its turn
 }
 
 // doing is what the state does not keep of a sub-task.
@@ -45,11 +44,8 @@ func NewProgress(stored Stored) *Progress {
 
 // ProgressOf makes the Progress of a stored boulder. It can be shown even with an error, which says that the records
 // contradict each other.
-func ProgressOf(
-	stored Stored, d boulder.Snapshot, recent []boulder.Event, raised []boulder.Blocker,
-) (p *Progress, err error) {
+func ProgressOf(stored Stored, d boulder.Snapshot, recent []boulder.Event) (p *Progress, err error) {
 	p = NewProgress(stored)
-	p.raised = raised
 	for _, e := range recent {
 		if e.Seq <= d.Boulder.Seq {
 			p.watch(e)
@@ -106,9 +102,6 @@ func (p *Progress) watch(e boulder.Event) {
 		d.why = text.Prefixed("because: ", joined(b.Reason, strings.Join(b.Remaining, "; ")))
 	case boulder.Retry:
 		d = doing{why: text.Prefixed("because: ", b.Reason), gate: d.gate}
-	case boulder.BlockerRaised:
-		same := func(k boulder.Blocker) bool { return k.ID == b.Blocker.ID } // the record was read before this event
-		p.raised = append(slices.DeleteFunc(p.raised, same), b.Blocker)
 	}
 	p.doing[id] = d
 }
@@ -130,14 +123,14 @@ type row struct {
 	Turn          int                   `json:"turn,omitempty"`
 	SessionID     string                `json:"session_id,omitempty"`
 
-	Waiting    *orchestrator.Wait      `json:"waiting,omitempty"`  // for a slot: place in line and reason
-	Stopped    bool                    `json:"stopped,omitempty"`  // its turn continues after the pause
-	Activity   string                  `json:"activity,omitempty"` // last sign of life of the running turn
-	Checkpoint *boulder.Checkpoint     `json:"checkpoint,omitempty"`
-	Blockers   []boulder.RaisedBlocker `json:"blockers,omitempty"` // oldest first
-	ElapsedMS  int64                   `json:"elapsed_ms"`         // of all attempts together
-	Usage      boulder.Usage           `json:"usage"`
-	Summary    string                  `json:"summary,omitempty"`
+	Waiting    *orchestrator.Wait  `json:"waiting,omitempty"`  // for a slot: place in line and reason
+	Stopped    bool                `json:"stopped,omitempty"`  // its turn continues after the pause
+	Activity   string              `json:"activity,omitempty"` // last sign of life of the running turn
+	Checkpoint *boulder.Checkpoint `json:"checkpoint,omitempty"`
+	Blockers   []boulder.Blocker   `json:"blockers,omitempty"` // oldest first
+	ElapsedMS  int64               `json:"elapsed_ms"`         // of all attempts together
+	Usage      boulder.Usage       `json:"usage"`
+	Summary    string              `json:"summary,omitempty"`
 
 	doing
 	Now     string           `json:"-"` // what it waits for, or does

@@ -112,9 +112,6 @@ func printReported(o page.Out, r *report.Report, heading string, all []report.Bl
 			*s = text.Clip(*s, saidShown)
 		}
 		PrintBlocker(o, &b, 1, false, r.MadeAt.In(r.Zone()))
-		if b.Undelivered {
-			o.Item(2, "its sub-task has not been told yet; the next run does it")
-		}
 	}
 	if more := len(all) - most; more > 0 {
 		o.Item(1, fmt.Sprintf("and %d more: ", more), o.Code("manager blockers list --all -b "+r.BoulderID))
@@ -278,18 +275,17 @@ func PrintBlocker(o page.Out, b *report.Blocker, depth int, whole bool, now time
 
 func replyText(b *boulder.Blocker, now time.Time) string {
 	until := b.Until.In(now.Location()).Format(stampLayout)
-	switch reply := b.Ask.Reply; {
-	case reply == boulder.ReplyWaiting && b.Until.After(now):
+	switch {
+	case b.Waiting(now):
 		return fmt.Sprintf("waits for the user until %s, %s from now", until, text.Elapsed(b.Until.Sub(now)))
-	case reply == boulder.ReplyWaiting:
-		return "waited for the user until " + until
-	case reply == boulder.ReplyDiverted:
-		return "refused, and told to continue with something else"
-	case reply == boulder.ReplyGone:
+	case b.Replied:
+		return "what the user answered"
+	case b.Gone:
 		return "none: the session did not wait any longer"
-	default:
-		return string(reply)
+	case !b.Until.IsZero():
+		return "waited for the user until " + until
 	}
+	return "refused, and told to continue with something else"
 }
 
 // Words returns a status as people read it.

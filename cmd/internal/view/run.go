@@ -276,7 +276,7 @@ func (v *Run) frame(size page.Size, tick int) string {
 			waiting = append(waiting, r)
 		}
 	}
-	needs := needsOf(s, v.progress.raised, v.on, now)
+	needs := needsOf(s, v.on, now)
 	lines = append(lines, needLines(needs, t.width, size.Room()-len(lines)-min(2, len(live)), t.Paint)...)
 	lines = append(lines, atWork(t, live, size.Room()-len(lines))...)
 	slices.SortStableFunc(waiting, func(a, b row) int { return cmp.Compare(a.place, b.place) })

@@ -139,7 +139,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	for _, b := range t.Blockers {
 		settled := text.If(b.Status.Settled(), "; "+settledText(b.Status, b.Allowed, b.Answer))
 		o.Field(1, "blocker", fmt.Sprintf("%s (%s): %s%s%s", b.ID, Hardness(b.Hard), b.Question,
-			text.Prefixed("; chosen for now: ", b.Choice), settled))
+			text.Prefixed("; chosen for now: ", b.ChosenOption), settled))
 	}
 }
 

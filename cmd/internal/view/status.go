@@ -7,7 +7,6 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
@@ -73,7 +72,7 @@ func NewStatus(r *project.Reading) *Status {
 		recent = nil // activities of an ended run are not current
 	}
 	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
-	p, _ := ProgressOf(nil, r.Snapshot, recent, nil) // contradictory records are shown as well
+	p, _ := ProgressOf(nil, r.Snapshot, recent) // contradictory records are shown as well
 	s.SubTasks = p.rows(r.Limits, r.Others, r.Now, s.RunBy != nil)
 	return s
 }
@@ -218,21 +217,21 @@ type need struct {
 	command string        // that resolves it; empty: none
 }
 
-// needsOf lists questions first, then failed, parked and blocked sub-tasks in plan order. raised are the known full
-// records of blockers. on is the suffix of commands that names the boulder.
-func needsOf(s *boulder.State, raised []boulder.Blocker, on string, now time.Time) (needs []need) {
+// needsOf lists questions first, then failed, parked and blocked sub-tasks in plan order. on is the suffix of commands
+// that names the boulder.
+func needsOf(s *boulder.State, on string, now time.Time) (needs []need) {
 	places, asking := map[string]string{}, map[string]bool{}
 	for _, t := range s.SubTasks {
 		places[t.ID] = numbered(t.Position, len(s.SubTasks))
 	}
-	for _, b := range report.Blockers(s.Boulder, s.SubTasks, raised, now) {
+	for _, b := range report.Blockers(s.Boulder, s.SubTasks, now) {
 		if !b.Awaited {
 			continue
 		}
 		asking[b.SubTaskID] = true
 		n := need{mark: "?", name: b.ID + " " + places[b.SubTaskID], text: b.Question, command: "manager blockers answer " + b.ID}
 		n.command += map[bool]string{true: " --allow", false: ` "…"`}[b.AsksPermission()]
-		if blockers.Waiting(&b.Blocker, now) {
+		if b.Waiting(now) {
 			n.left = b.Until.Sub(now)
 		}
 		needs = append(needs, n)

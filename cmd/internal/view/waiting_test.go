@@ -218,7 +218,7 @@ func TestOrdersInTheViews(t *testing.T) {
 	s.Apply(boulder.Noted{Text: "Mind the gap"})
 	s.Apply(boulder.Noted{SubTaskID: "theme", Text: "Dark is dark"})
 	s.Apply(boulder.SubTaskDone{AttemptRef: ref, Status: boulder.SubTaskCancelled, AttemptStatus: boulder.AttemptCancelled,
-		Summary: "cancelled by the user", ByPerson: true})
+		Summary: "cancelled by the user", ByUser: true})
 	s.Apply(boulder.Reopened{SubTaskID: "theme", Reason: "retried by the user"})
 	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"})
 

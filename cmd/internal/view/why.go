@@ -47,7 +47,7 @@ func NewWhy(of *project.Reading, t *boulder.SubTask) *Why {
 	if t.Status.Terminal() || d.Boulder.Status.Terminal() {
 		return w
 	}
-	p, _ := ProgressOf(nil, d, of.Events, nil)
+	p, _ := ProgressOf(nil, d, of.Events)
 	rows := p.rows(of.Limits, nil, of.Now, running)
 	r := rows[slices.IndexFunc(rows, func(r row) bool { return r.ID == t.ID })]
 	switch w.Now = r.Now; {

@@ -30,7 +30,7 @@ func back(r *http.Request) string {
 
 func (s *Site) answer(r *http.Request) (said string, err error) {
 	ctx := r.Context()
-	b, err := s.Blockers().Get(ctx, r.PathValue("blocker"))
+	b, err := s.Blocker(ctx, r.PathValue("blocker"))
 	if err != nil {
 		return "", err
 	}
@@ -48,8 +48,7 @@ func (s *Site) answer(r *http.Request) (said string, err error) {
 	if how.Status == boulder.BlockerAnswered && how.Answer == "" && !how.Allowed {
 		return "", errors.New("nothing was sent: write an answer, or continue without one")
 	}
-	item := s.Placed(ctx, []boulder.Blocker{b})[0]
-	answered, err := s.Settle(ctx, &item, how)
+	answered, err := s.Settle(ctx, &b, how)
 	return view.Settled(answered, time.Now()), err
 }
 

@@ -121,7 +121,7 @@ func (s *Site) readRest(ctx context.Context, there *project.Access, d boulder.Sn
 		events, err = s.events(ctx, there, d.Boulder)
 	}
 	r := &reading{s.Reading(ctx, there, d, events), cut}
-	return r, errors.Join(err, r.Unread)
+	return r, err
 }
 
 // events returns the log of a boulder. A log only grows, so cached events are not read again.

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/web"
 	"github.com/bouldermgr/manager/project"
@@ -48,10 +47,6 @@ const hostile = `</pre><script>alert(1)</script><img src=x onerror=alert(2)>" on
 // blocker B2; and one in the middle of its work.
 func blocked(t testing.TB, dir string) {
 	t.Helper()
-	register, err := blockers.Open(blockers.Config{Root: dir, Enabled: true})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s, theme := sample.New(t, sample.ID), boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	s.Plan()
 	s.Start(theme)
@@ -62,26 +57,12 @@ func blocked(t testing.TB, dir string) {
 			Options: []string{"CSS variables", hostile}, ChosenOption: "CSS variables", ChosenReasoning: "They need no build step.",
 		},
 	} {
-		scope := boulder.BlockerScope{BoulderID: sample.ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"}
-		recorded, err := register.Raise(t.Context(), scope, b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: recorded})
+		s.Raise(theme, b)
 	}
-	ruling, err := register.Divert(t.Context(), boulder.Blocker{
-		BlockerScope: boulder.BlockerScope{BoulderID: sample.ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"},
-		Category:     boulder.BlockerPermission, Question: "May it run git push?", Context: "It has to be published.",
+	s.Raise(theme, boulder.Blocker{
+		Category: boulder.BlockerPermission, Question: "May it run git push?", Context: "It has to be published.",
 		Ask: &boulder.Ask{Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked, err := register.Get(t.Context(), ruling.BlockerID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: asked})
 	s.Apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: hostile}})
 	s.Apply(boulder.Parked{AttemptRef: theme, Reason: "waits for an answer to B1: " + hostile, Digest: "It waits."})
 	at := sample.New(t, "01k3middle")

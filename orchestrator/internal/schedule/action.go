@@ -12,10 +12,10 @@ import (
 )
 
 // Action is something to do. A decision is an event ([boulder.Body]), or [Finish]: the caller of Compute applies it and
-// asks again. The caller adds the tag and the prompt of a [boulder.Starting], puts a prompt before that of a
-// [boulder.Continuation], and stops a turn at work before a [boulder.Parked].
+// asks again. The caller adds the tag and the prompt of a [boulder.Starting] and the id of a blocker, puts a prompt before
+// that of a [boulder.Continuation], and stops a turn at work before a [boulder.Parked].
 //
-// [Run], [Judge], [Raise], [Integrate], [Try], [AskPlan] and [AskReplan] are work that should be under way: start it if it is not.
+// [Run], [Judge], [Integrate], [Try], [AskPlan] and [AskReplan] are work that should be under way: start it if it is not.
 // [Wake] asks for another call at a time; [Stop] ends the run.
 type Action any
 
@@ -24,12 +24,6 @@ type Run struct{ Open *boulder.Open }
 
 // Judge means that the attempt's newest turn should be with the judge.
 type Judge struct{ Open *boulder.Open }
-
-// Raise means that the hard blocker should be recorded which the verdict on the attempt's newest turn calls for.
-type Raise struct {
-	Open    *boulder.Open
-	Blocker boulder.Blocker // without id and status
-}
 
 // AskPlan means that the Task Ledger should be making the first plan.
 type AskPlan struct{}
@@ -130,24 +124,20 @@ func RefuseReplan(s *boulder.State, why string) []boulder.Body {
 	return append(bodies, fail(r.AttemptRef, r.Reason+" ("+why+")", boulder.AttemptFailed))
 }
 
-// raise turns the verdict into a hard blocker. Once recorded, it parks the sub-task like one that the agent raised.
-func (c *computing) raise(o *boulder.Open) Raise {
+// raise turns the verdict into a hard blocker, which parks the sub-task like one that the agent raised.
+func (c *computing) raise(o *boulder.Open) boulder.BlockerRaised {
 	v := o.Turn.Verdict
 	said := fmt.Sprintf("The judge said of %s in a row that only you can remove what is in the way (%s). %s",
 		text.Plural(o.SubTask.NeedsUser, "turn"), strings.ReplaceAll(v.BlockedBy, "_", " "), v.Summary)
 	return c.blocker(o, needs(*v), cmp.Or(v.StuckReason, v.Summary), said+text.Prefixed("\nLeft to do: ", strings.Join(v.Remaining, "; ")))
 }
 
-func (c *computing) blocker(o *boulder.Open, category boulder.BlockerCategory, question, about string) Raise {
-	return Raise{o, boulder.Blocker{
+func (c *computing) blocker(o *boulder.Open, category boulder.BlockerCategory, question, about string) boulder.BlockerRaised {
+	return boulder.BlockerRaised{AttemptRef: o.Attempt.AttemptRef, Blocker: boulder.Blocker{
 		BlockerScope: boulder.BlockerScope{
 			BoulderID: c.s.Boulder.ID, SubTaskID: o.SubTask.ID, Attempt: o.Attempt.Attempt, SessionID: o.Attempt.SessionID,
 		},
-		Category: category, Question: question, Hard: true, Context: about,
+		Category: category, Question: text.Cut(question, boulder.MaxQuestion), Hard: true, Context: text.Cut(about, boulder.MaxContext),
+		Status: boulder.BlockerPending, CreatedAt: c.now,
 	}}
-}
-
-// NotRaised parks a sub-task whose blocker could not be recorded: it needs the user anyway.
-func NotRaised(o *boulder.Open, b boulder.Blocker, why error) boulder.Parked {
-	return park(o, fmt.Sprintf("only you can remove what is in the way: %s (not recorded as a blocker: %v)", b.Question, why))
 }

@@ -232,12 +232,15 @@ func TestAnsweredDuringTheTurn(t *testing.T) {
 // TestRepliedIsTold: an answer given as the reply to the ask needs no further turn; a later one does.
 func TestRepliedIsTold(t *testing.T) {
 	t.Parallel()
-	for want, replied := range map[string][]string{"complete": {"B1"}, "continue": {"B2"}} {
+	for want, replied := range map[string]bool{"complete": true, "continue": false} {
 		s := begun(t, boulder.Spec{ID: "a"})
-		feed(t, s, epoch, append(running("a"), asks("a", "B1"), answers("a", "B1"), ends(boulder.Evidence{Replied: replied}),
+		asked := asks("a", "B1").(boulder.BlockerRaised)
+		asked.Blocker.Until = epoch.Add(time.Hour)
+		feed(t, s, epoch, append(running("a"), asked, answers("a", "B1"),
+			boulder.WaitEnded{AttemptRef: ref("a", 1), BlockerID: "B1", Replied: replied}, ends(boulder.Evidence{}),
 			boulder.Judged{AttemptRef: ref("a", 1), Turn: 1, Verdict: boulder.Verdict{Completed: true}})...)
 		if got := kindOf(Compute(s, DefaultLimits(), epoch)[0]); got != want {
-			t.Errorf("with replies to %q: got %s, want %s", replied, got, want)
+			t.Errorf("replied %v: got %s, want %s", replied, got, want)
 		}
 	}
 }
@@ -267,7 +270,7 @@ func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 	r.turn(acted("2"), unfinished)
 	at := ref("1", 1)
 	r.apply(boulder.TurnSent{AttemptRef: at, Turn: 3, MessageID: "m"})
-	r.apply(boulder.BlockerRaised{AttemptRef: at, Blocker: boulder.Blocker{ID: "B1", Question: "?", Hard: true}})
+	r.apply(boulder.BlockerRaised{AttemptRef: at, Blocker: boulder.Blocker{ID: "B1", Question: "?", Hard: true, Status: boulder.BlockerPending}})
 	r.apply(boulder.TurnEnded{AttemptRef: at, Turn: 3})
 	p, ok := r.decide().(boulder.Parked)
 	if !ok {

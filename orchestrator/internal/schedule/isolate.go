@@ -169,5 +169,5 @@ func (c *computing) freeSlot(t *boulder.SubTask) int {
 }
 
 func escaped(t *boulder.SubTask) bool {
-	return slices.ContainsFunc(t.AwaitedBy(t.Attempts), func(b boulder.RaisedBlocker) bool { return b.Escape })
+	return slices.ContainsFunc(t.AwaitedBy(t.Attempts), func(b boulder.Blocker) bool { return b.Category == boulder.BlockerEscape })
 }

@@ -94,7 +94,7 @@ func TestAfterConflict(t *testing.T) {
 	at = ref("a", 2)
 	feed(t, s, epoch, boulder.Starting{AttemptRef: at, Slot: 1}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s2"})
 	incomplete(at, 1)
-	asked := next("raise")[0].(Raise).Blocker
+	asked := next("raise")[0].(boulder.BlockerRaised).Blocker
 	if asked.Category != boulder.BlockerMerge || !strings.HasPrefix(asked.Context, "It is complete by itself, but ") {
 		t.Errorf("%+v", asked)
 	}

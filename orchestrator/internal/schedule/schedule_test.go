@@ -171,6 +171,8 @@ func kindOf(a Action) string {
 		return "retry " + string(a.Status)
 	case boulder.ReplanStarted:
 		return "replan"
+	case boulder.BlockerRaised:
+		return "raise"
 	case boulder.Parked:
 		return "park"
 	case boulder.SubTaskDone:

@@ -84,8 +84,8 @@ func TestLastTurnCompletes(t *testing.T) {
 	feed(t, s, epoch, running("a")...)
 	s.SubTask("a").Judged = 14
 	feed(t, s, epoch, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: boulder.Blocker{
-		ID: "B1", Question: "Which?", ChosenOption: "that", Status: boulder.BlockerAnswered, Answer: "this",
-	}}, boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1}, boulder.Judged{
+		ID: "B1", Question: "Which?", ChosenOption: "that", Status: boulder.BlockerPending,
+	}}, answers("a", "B1"), boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1}, boulder.Judged{
 		AttemptRef: ref("a", 1), Turn: 1, Verdict: boulder.Verdict{Completed: true},
 	})
 	if got := kindsOf(Compute(s, DefaultLimits(), epoch)); got != "complete" {

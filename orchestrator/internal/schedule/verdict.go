@@ -135,23 +135,22 @@ func needsUser(o *boulder.Open, v boulder.Verdict) int {
 
 // lateAnswers returns the hard blockers of this attempt that the user settled during the turn. The agent does not know
 // the answers, so it could not do better.
-func lateAnswers(o *boulder.Open) []boulder.RaisedBlocker {
-	return slices.DeleteFunc(o.SubTask.SettledSince(o.Turn.Seq), func(b boulder.RaisedBlocker) bool {
+func lateAnswers(o *boulder.Open) []boulder.Blocker {
+	return slices.DeleteFunc(o.SubTask.SettledSince(o.Turn.Seq), func(b boulder.Blocker) bool {
 		return !b.Hard || b.Attempt != o.Attempt.Attempt
 	})
 }
 
 // newAnswers returns answers given during the turn, other than replies, that differ from the choice the work rests on.
-func newAnswers(o *boulder.Open) []boulder.RaisedBlocker {
-	return slices.DeleteFunc(o.SubTask.SettledSince(max(o.Turn.Seq, o.Turn.ToldUpTo)), func(b boulder.RaisedBlocker) bool {
-		return b.Status != boulder.BlockerAnswered || b.Answer == "" || b.Answer == b.Choice ||
-			slices.Contains(o.Turn.Evidence.Replied, b.ID)
+func newAnswers(o *boulder.Open) []boulder.Blocker {
+	return slices.DeleteFunc(o.SubTask.SettledSince(max(o.Turn.Seq, o.Turn.ToldUpTo)), func(b boulder.Blocker) bool {
+		return b.Status != boulder.BlockerAnswered || b.Answer == "" || b.Answer == b.ChosenOption || b.Replied
 	})
 }
 
 // deliverAnswer gives the agent an answer: in its session if possible, otherwise in a fresh one. Neither counts as a
 // try: if parked and answered then, the sub-task would not have used one up either.
-func (c *computing) deliverAnswer(o *boulder.Open, answers []boulder.RaisedBlocker) Action {
+func (c *computing) deliverAnswer(o *boulder.Open, answers []boulder.Blocker) Action {
 	why := "there is an answer to " + answers[0].ID
 	if !c.canContinue(o) {
 		return uncounted(o, why, boulder.AttemptCancelled)

@@ -20,7 +20,7 @@ func TestEscape(t *testing.T) {
 		boulder.TurnSent{AttemptRef: ref("a", 1), Turn: 1, MessageID: "m"},
 		boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1, Evidence: boulder.Evidence{Escaped: []string{"style.css"}}},
 		boulder.Judged{AttemptRef: ref("a", 1), Turn: 1, Verdict: boulder.Verdict{Completed: true}})
-	raise, ok := Compute(s, l, epoch)[0].(Raise)
+	raise, ok := Compute(s, l, epoch)[0].(boulder.BlockerRaised)
 	if b := raise.Blocker; !ok || b.Category != boulder.BlockerEscape || !b.Hard || !strings.Contains(b.Context, "style.css") ||
 		!strings.Contains(b.Context, ".manager/slots/b1/1") {
 		t.Fatalf("%s: %+v", kindsOf(Compute(s, l, epoch)), raise.Blocker)

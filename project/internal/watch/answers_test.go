@@ -2,42 +2,33 @@ package watch
 
 import (
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// The next prompt tells the user's answer, unless it was the reply to the ask itself.
+// The next prompt tells the user's answer, once, unless the session has it: see TestEndOfAWait of package session.
 func TestAnswersThatAreStillToBeTold(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, c := range map[string]struct {
-		ask     *boulder.Ask
-		settled time.Duration // relative to Until
-		allowed bool          // with a text
-		told    bool
+		b    boulder.Blocker
+		told bool
 	}{
-		"no ask":                    {told: true},
-		"refused at once":           {ask: &boulder.Ask{Reply: boulder.ReplyDiverted}, settled: time.Hour, told: true},
-		"in time":                   {ask: &boulder.Ask{Reply: boulder.ReplyAllowed}, settled: -time.Second},
-		"in time, with a refusal":   {ask: &boulder.Ask{Reply: boulder.ReplyDiverted}, settled: -time.Second},
-		"in time, with a text":      {ask: &boulder.Ask{Reply: boulder.ReplyAllowed}, settled: -time.Second, allowed: true, told: true},
-		"too late":                  {ask: &boulder.Ask{Reply: boulder.ReplyDiverted}, settled: time.Second, told: true},
-		"in time, and nobody waits": {ask: &boulder.Ask{Reply: boulder.ReplyWaiting}, settled: -time.Second, told: true},
-		"in time, of an ask gone":   {ask: &boulder.Ask{Reply: boulder.ReplyGone}, settled: -time.Second, told: true},
+		"no ask":       {boulder.Blocker{Status: boulder.BlockerAnswered}, true},
+		"skipped":      {boulder.Blocker{Status: boulder.BlockerSkipped}, true},
+		"an ask":       {boulder.Blocker{Status: boulder.BlockerAnswered, Ask: &boulder.Ask{}}, true},
+		"of one gone":  {boulder.Blocker{Status: boulder.BlockerAnswered, Ask: &boulder.Ask{}, Gone: true}, true},
+		"replied":      {boulder.Blocker{Status: boulder.BlockerAnswered, Ask: &boulder.Ask{}, Replied: true}, false},
+		"not answered": {boulder.Blocker{Status: boulder.BlockerPending}, false},
 	} {
-		b := boulder.Blocker{
-			ID: "B1", Ask: c.ask, Status: boulder.BlockerAnswered, Answer: "yes", Allowed: c.allowed,
-			Until: at, SettledAt: at.Add(c.settled),
+		c.b.ID, c.b.Question = "W1", "Which?"
+		if c.b.Status == boulder.BlockerAnswered {
+			c.b.Answer = "yes"
 		}
-		if c.ask == nil {
-			b.Until = time.Time{}
-		}
-		s := watched{blockers: []boulder.Blocker{b}}
+		s := watched{blockers: []boulder.Blocker{c.b}}
 		if texts, _ := s.answers(); len(texts) > 0 != c.told {
 			t.Errorf("%s: told %q", name, texts)
 		}
-		s.rec.Answered = []string{"B1"}
+		s.rec.Answered = []string{"W1"}
 		if texts, _ := s.answers(); len(texts) > 0 {
 			t.Errorf("%s: told twice: %q", name, texts)
 		}

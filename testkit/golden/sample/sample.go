@@ -2,6 +2,7 @@
 package sample
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -266,14 +267,19 @@ func (s *Boulder) EndWith(ref boulder.AttemptRef, turn int, e boulder.Evidence, 
 	s.judge(ref, turn, v)
 }
 
+// Raise records a blocker of an attempt under the next id.
+func (s *Boulder) Raise(ref boulder.AttemptRef, b boulder.Blocker) {
+	b.ID, b.SessionID, b.Status = fmt.Sprint("B", s.State.Boulder.Raised+1), "ses_"+ref.SubTaskID, boulder.BlockerPending
+	b.CreatedAt = s.Now
+	s.Apply(boulder.BlockerRaised{AttemptRef: ref, Blocker: b})
+}
+
 // Blockers returns blockers of every kind, the most urgent first, as of an hour after Began.
 func Blockers() []boulder.Blocker {
 	at := func(minutes int) time.Time { return Began.Add(time.Duration(minutes) * time.Minute) }
-	ask := func(reply boulder.AskReply) *boulder.Ask {
-		return &boulder.Ask{
-			Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *", "git *"},
-			Tool: "bash", Arguments: `{"command":"git push origin \u001b[2J"}`, Reply: reply,
-		}
+	ask := &boulder.Ask{
+		Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *", "git *"},
+		Tool: "bash", Arguments: `{"command":"git push origin \u001b[2J"}`,
 	}
 	return []boulder.Blocker{
 		{
@@ -285,7 +291,7 @@ func Blockers() []boulder.Blocker {
 			Status:  boulder.BlockerPending, CreatedAt: at(0),
 		},
 		{
-			ID: "B4", BlockerScope: boulder.BlockerScope{SessionID: "ses_4f1c2e9a7b3d5f60"},
+			ID: "W4", BlockerScope: boulder.BlockerScope{SessionID: "ses_4f1c2e9a7b3d5f60"},
 			Hard: true, Category: boulder.BlockerDestructive,
 			Question: "Drop the table users?", Context: "It is empty.", Status: boulder.BlockerPending, CreatedAt: at(30),
 		},
@@ -299,13 +305,13 @@ func Blockers() []boulder.Blocker {
 		{
 			ID:           "B3",
 			BlockerScope: boulder.BlockerScope{BoulderID: ID, SubTaskID: "lang", Attempt: 2, SessionID: "ses_lang"},
-			Category:     boulder.BlockerPermission, Question: "May it run git push?", Ask: ask(boulder.ReplyWaiting),
+			Category:     boulder.BlockerPermission, Question: "May it run git push?", Ask: ask,
 			Until: at(63), Status: boulder.BlockerPending, CreatedAt: at(59),
 		},
 		{
 			ID:           "B5",
 			BlockerScope: boulder.BlockerScope{BoulderID: ID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang"},
-			Category:     boulder.BlockerPermission, Question: "May it run git push?", Ask: ask(boulder.ReplyDiverted),
+			Category:     boulder.BlockerPermission, Question: "May it run git push?", Ask: ask,
 			Status: boulder.BlockerAnswered, Answer: "But *not* to main.", Allowed: true, CreatedAt: at(5), SettledAt: at(50),
 		},
 		{
