@@ -157,7 +157,7 @@ type Origin string
 
 const (
 	OriginModel    Origin = "model"    // the Task Ledger's model wrote it
-	OriginDirect   Origin = "direct"   // too small to split: one sub-task, no planning call
+	OriginDirect   Origin = "direct"   // not split: the user or the ledger's model decided so
 	OriginFallback Origin = "fallback" // the model's answers were unusable: one sub-task with the raw request
 	OriginHand     Origin = "hand"     // written by the user, without a seal
 	OriginList     Origin = "list"     // the user's own numbered list

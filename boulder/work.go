@@ -17,7 +17,7 @@ type PlanRequest struct {
 type PlanMode string
 
 const (
-	PlanAuto   PlanMode = ""       // split unless it is small
+	PlanAuto   PlanMode = ""       // split unless the ledger finds that one agent does it as well
 	PlanAlways PlanMode = "always" // --plan
 	PlanNever  PlanMode = "never"  // --direct
 )

@@ -213,6 +213,9 @@ var (
 	// ErrUnplanned is the ErrWaiting of a plan with [boulder.OriginFallback] about which the user cannot be asked.
 	ErrUnplanned = fmt.Errorf("%w: the model gave no usable plan, so the whole task is one sub-task, which does not run"+
 		" unasked: `manager resume` on a terminal asks about it; or cancel it, and plan with another --ledger-model", ErrWaiting)
+	// ErrUnowned is the ErrWaiting of a plan that leaves out a part of the task ([boulder.Plan.Unowned]), about which the
+	// user cannot be asked.
+	ErrUnowned = fmt.Errorf("%w: the plan leaves out what the task asks for", ErrWaiting)
 	// ErrUnstartable refuses a plan with a sub-task whose model or provider has a limit of 0: a [boulder.ErrFatal].
 	ErrUnstartable = fmt.Errorf("%w: the plan has sub-tasks that could never start", boulder.ErrFatal)
 )

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 )
 
@@ -112,8 +114,8 @@ func (r *run) adoptUnasked() error {
 	if r.state.Boulder.Status != boulder.AwaitingApproval || r.req.Approve != nil || r.halting() {
 		return nil
 	}
-	if r.state.Revision.Origin == boulder.OriginFallback {
-		r.end(ErrUnplanned)
+	if err := Unasked(&r.state.Revision.Plan); err != nil {
+		r.end(err)
 		return nil
 	}
 	if r.state.Boulder.AskPlan {
@@ -121,6 +123,23 @@ func (r *run) adoptUnasked() error {
 		return nil
 	}
 	return r.adopt(Approval{Plan: &r.state.Revision.Plan, Gates: r.req.GatesApproved}, nil)
+}
+
+// Unasked returns why a plan that was just made does not run before the user has seen it, as [ErrUnplanned] or [ErrUnowned],
+// or nil.
+func Unasked(plan *boulder.Plan) error {
+	if plan.Origin() == boulder.OriginFallback {
+		return ErrUnplanned
+	}
+	var rows []string
+	for _, o := range plan.Unowned() {
+		rows = append(rows, strconv.Quote(o.Text))
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: nobody does %s; `manager resume` on a terminal asks about it, or cancel it, edit a plan from"+
+		" `manager plan` and run that", ErrUnowned, text.Short(strings.Join(rows, ", "), 600))
 }
 
 func (r *run) propose(plan *boulder.Plan) error {

@@ -15,9 +15,9 @@ func TestLedgersAreCleaned(t *testing.T) {
 	t.Parallel()
 	const key = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	p := prepare(t.TempDir(), Options{})
-	said := `{"needs_plan":true,"sub_tasks":[{"id":"a","subject":"A","description":"use ` + key +
+	said := `{"sub_tasks":[{"id":"a","subject":"A","description":"use ` + key +
 		`"},{"id":"b","subject":"B","description":"check"}]}`
-	p.completer = cleanCompleter{&providerstest.Script{Answers: []any{said}}, p.secrets}
+	p.completer = cleanCompleter{&providerstest.Script{Answers: []any{said, said}}, p.secrets}
 	plan, _, err := p.Plan(t.Context(), boulder.PlanRequest{Task: "use " + key, Mode: boulder.PlanAlways}, nil)
 	if err != nil || plan.SubTasks[0].Description != "use [redacted]" || plan.Task != "use [redacted]" || plan.Edited() {
 		t.Errorf("%+v, %v", plan, err)

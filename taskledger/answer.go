@@ -14,12 +14,11 @@ import (
 
 // answer is the model's answer for a plan or a replan. It is read leniently: see [answer.plan].
 type answer struct {
-	Facts       boulder.Facts   `json:"facts"`
 	Goal        string          `json:"goal"`
 	Constraints []string        `json:"constraints"`
 	Reason      string          `json:"reason"`
-	NeedsPlan   *bool           `json:"needs_plan"` // nil: not said; then the number of sub-tasks decides
 	SubTasks    []answerSubTask `json:"sub_tasks"`
+	Owners      []answerOwner   `json:"owners"`
 	Rest        map[string]any  `json:"*"` // see [providers.Rest]
 }
 
@@ -47,32 +46,21 @@ const (
 	maxTold  = 10 // problems of an answer that are sent back to the model
 )
 
-// direct reports whether the model found that the task needs no plan, if it may decide that.
-func (a *answer) direct(mode boulder.PlanMode) bool {
-	if mode == boulder.PlanAlways {
-		return false
+// plan turns an answer into a plan with the facts of known, or explains to the model why it cannot. It resolves what has one
+// reading: ids are made valid or numbered, dependencies found by id, number or subject, empty entries dropped, subjects made
+// one line. One sub-task is none, unless the user demands a plan.
+func (a *answer) plan(req boulder.PlanRequest, known *boulder.Plan) (*boulder.Plan, error) {
+	n := len(a.SubTasks)
+	if n == 1 && req.Mode != boulder.PlanAlways {
+		return known, nil
 	}
-	if a.NeedsPlan == nil {
-		return len(a.SubTasks) == 1
+	if n < minSplit || n > maxSplit {
+		return nil, fmt.Errorf("there are %d sub_tasks; give %d to %d", n, minSplit, maxSplit)
 	}
-	return !*a.NeedsPlan
-}
-
-// plan turns an answer into a plan, or explains to the model why it cannot. It resolves what has one reading: ids are
-// made valid or numbered, dependencies found by id, number or subject, empty entries dropped, subjects made one line.
-func (a *answer) plan(req boulder.PlanRequest) (*boulder.Plan, error) {
 	p := a.frame(req)
-	if a.direct(req.Mode) {
-		p.SubTasks = []boulder.Spec{{Description: p.Task}}
-		fill(p)
-		return p, nil
-	}
-	if n := len(a.SubTasks); n < minSplit || n > maxSplit {
-		orNone := ", or say needs_plan false"
-		if req.Mode == boulder.PlanAlways {
-			orNone = ""
-		}
-		return nil, fmt.Errorf("there are %d sub_tasks; give %d to %d%s", n, minSplit, maxSplit, orNone)
+	p.Facts, p.Request = known.Facts, slices.Clone(known.Request)
+	for i := range p.Request {
+		p.Request[i].Owner, p.Request[i].ShownBy = "", ""
 	}
 	p.SubTasks = a.specs()
 	fill(p)
@@ -117,8 +105,7 @@ func addTo[T comparable](list *[]T, items ...T) {
 // frame returns the plan without its sub-tasks. The user's constraints come first, verbatim, then the model's.
 func (a *answer) frame(req boulder.PlanRequest) *boulder.Plan {
 	p := request(req)
-	p.Goal = oneLine(a.Goal)
-	p.Facts = cleanFacts(a.Facts)
+	p.Goal, p.Reason = oneLine(a.Goal), oneLine(a.Reason)
 	for _, c := range nonEmpty(a.Constraints) {
 		known := func(other string) bool { return strings.EqualFold(oneLine(other), oneLine(c)) }
 		if !slices.ContainsFunc(p.Constraints, known) {

@@ -1,7 +1,8 @@
 // Package taskledger makes plans and keeps them in files.
 //
-// [Planner] is the Task Ledger: one model call that splits a request into 2–5 dependent sub-tasks, or leaves it whole
-// if it is one step; a request that is [IsSimple] needs no call. [Planner.Replan] replans the part of a plan that could
+// [Planner] is the Task Ledger: a model call that lists what a request demands, and a second one that splits it into 2–5
+// dependent sub-tasks, unless the first found that one agent does it as well. [NewSurvey] is what both are told of the
+// project. [Planner.Replan] replans the part of a plan that could
 // not be done. [FromList] makes a plan of the user's numbered list, without a model.
 //
 // [Parse] and [ReadFile] read a plan file strictly: they report all mistakes at once, with line, column and remedy

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -31,26 +30,27 @@ type Planner struct {
 	Warn      func(text string) // what the user should know about an answer; may be nil
 }
 
-// Plan turns a request into a valid plan, by the contract of orchestrator.Planner. A simple task, or one that must not
-// be split, becomes a plan of one sub-task without a model call.
+// Plan turns a request into a valid plan, by the contract of orchestrator.Planner. With [boulder.PlanNever] it is one
+// sub-task without a model call. Else a first call lists what the task demands, and may find that no plan is needed; a second
+// one splits the task, and says which sub-task does which row of that list.
 //
 // Unusable answers go back to the model with what is wrong, up to three times. After that, or if the model refuses, the
-// plan is one sub-task with [boulder.OriginFallback]. Whether the model's gates may run is decided elsewhere.
+// plan is one sub-task with [boulder.OriginFallback]. A row that no sub-task does after [maxMended] answers stays without an
+// owner ([boulder.Plan.Unowned]). Whether the model's gates may run is decided elsewhere.
 func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	if blank(req.Task) {
 		return nil, boulder.Usage{}, errors.New("make a plan: there is no task: say what to do")
 	}
-	if req.Mode == boulder.PlanNever || req.Mode == boulder.PlanAuto && IsSimple(req.Task) {
+	if req.Mode == boulder.PlanNever {
 		return Seal(single(req), boulder.OriginDirect, "", time.Now()), boulder.Usage{}, nil
 	}
-	schema := ledger.Schema[answer](nil, "sub_tasks.replaces")
-	var plan *boulder.Plan
-	check := func(a *answer) (err error) {
-		plan, err = a.plan(req)
-		return err
+	survey := p.survey(ctx, req.Project, req.Task)
+	known, spent, err := p.facts(ctx, req, survey)
+	if err == nil && !known.direct(req.Mode) {
+		var used boulder.Usage
+		known.plan, used, err = p.split(ctx, req, known, survey)
+		spent = spent.Add(used)
 	}
-	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(systemPrompt, schema), check,
-		userPrompt(req, maxPromptTask, p.survey(ctx, req.Project, req.Task)), userPrompt(req, shortPromptTask, ""))
 	switch {
 	case errors.Is(err, ledger.ErrNoAnswer):
 		p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
@@ -58,13 +58,55 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	case err != nil:
 		return nil, spent, err
 	}
-	p.warnOfUnread(&said)
-	p.Logger.DebugContext(ctx, "planned", "sub_tasks", len(said.SubTasks), "reason", said.Reason)
+	p.Logger.DebugContext(ctx, "planned", "sub_tasks", len(known.plan.SubTasks), "reason", known.plan.Reason)
 	origin := boulder.OriginModel
-	if said.direct(req.Mode) {
+	if len(known.plan.SubTasks) == 1 {
 		origin = boulder.OriginDirect
 	}
-	return Seal(plan, origin, p.Model, time.Now()), spent, nil
+	return Seal(known.plan, origin, p.Model, time.Now()), spent, nil
+}
+
+// facts has the model list what the task demands and what is known.
+func (p *Planner) facts(ctx context.Context, req boulder.PlanRequest, survey string) (known facts, spent boulder.Usage, err error) {
+	check := func(a *factsAnswer) (err error) {
+		known, err = a.facts(req)
+		return err
+	}
+	asked := question(factsSystemPrompt, ledger.Schema[factsAnswer](map[string][]string{"request.kind": {"asks", "forbids", "wish"}}))
+	asked.SchemaName = "task_ledger_facts"
+	_, spent, err = ledger.Ask(ctx, p.Completer, p.Logger, asked, check,
+		factsPrompt(req, maxPromptTask, survey), factsPrompt(req, shortPromptTask, ""))
+	return known, spent, err
+}
+
+// maxMended is how many answers are sent back because of the rows of the request alone.
+const maxMended = 2
+
+// split has the model split the task.
+func (p *Planner) split(
+	ctx context.Context, req boulder.PlanRequest, known facts, survey string,
+) (plan *boulder.Plan, spent boulder.Usage, err error) {
+	mended := 0
+	check := func(a *answer) (err error) {
+		if plan, err = a.plan(req, known.plan); err != nil {
+			return err
+		}
+		if plan == known.plan {
+			return nil
+		}
+		if told := a.own(plan, req); len(told) > 0 && mended < maxMended {
+			mended++
+			return feedback(told)
+		}
+		return nil
+	}
+	schema := ledger.Schema[answer](nil, "sub_tasks.replaces")
+	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(systemPrompt, schema), check,
+		userPrompt(req, maxPromptTask, known.plan, survey), userPrompt(req, shortPromptTask, known.plan, ""))
+	if err == nil {
+		p.warnOfUnread(&said)
+	}
+	return plan, spent, err
 }
 
 func (p *Planner) survey(ctx context.Context, project, task string) string {
@@ -97,7 +139,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if len(req.Replaced) == 0 {
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
 	}
-	schema := ledger.Schema[answer](nil, "facts", "goal", "constraints", "needs_plan")
+	schema := ledger.Schema[answer](nil, "goal", "constraints", "owners")
 	var made boulder.Replacement
 	check := func(a *answer) (err error) {
 		made, err = a.replacement(req)
@@ -118,21 +160,6 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	made.Model = p.Model
 	return made, spent, nil
 }
-
-// simpleChars bounds a short task: about the first line of a commit message. The model may find longer ones simple too.
-const simpleChars = 80
-
-// IsSimple reports whether planning would cost more than it saves: the task has at most 80 characters, one sentence, no
-// list, and no word that orders steps.
-func IsSimple(task string) bool {
-	task = strings.TrimSpace(task)
-	return task != "" && utf8.RuneCountInString(task) <= simpleChars && !severalSteps().MatchString(task)
-}
-
-// severalSteps matches signs of more than one step: another line; a sentence end with text after it; a semicolon; a
-// numbered or bulleted item; an enumeration of three or more ("a, b and c"); a word of order.
-var severalSteps = text.Regexp(`(?i)\n|[.!?]["')\]]*\s+\S|[。！？]\S|;|(^|\s)(\d+[.)]|[-*•])\s` +
-	`|,[^,]+,|,[^,]+\s(and|or)\s|\b(then|after that|afterwards|finally|step \d)\b`)
 
 // Seal returns a copy of a plan with defaults filled in, and a seal that lacks only the base commit. Its hash is the
 // one that [Parse] will compute. model is the ledger model that made the plan, or empty.

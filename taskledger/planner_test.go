@@ -28,15 +28,21 @@ func answers(all ...any) *model {
 	return &model{Answers: all, Usage: boulder.Usage{Input: 100, Output: 10, Cost: 0.5}}
 }
 
+// noFacts is an answer to the first question that demands nothing, and does not keep the task whole.
+const noFacts = `{"request":[],"facts":{"given":["a toggle"],"to_find":[" "],"guesses":[]},"reason":"two parts","needs_plan":true}`
+
+// planned returns answers of which the first is [noFacts].
+func planned(all ...any) *model { return answers(append([]any{noFacts}, all...)...) }
+
 func planner(m *model) *taskledger.Planner {
 	return &taskledger.Planner{Completer: m, Model: "p/m", Logger: slog.New(slog.DiscardHandler)}
 }
 
 const longTask = "Add a toggle to the settings. Then wire it up and document it."
 
-const goodAnswer = `Sure! {"facts":{"given":["a toggle"],"to_find":[" "],"guesses":[]},` +
+const goodAnswer = `Sure! {` +
 	`"goal":"Dark\nmode","constraints":["Never touch  vendor/","keep the API"],"reason":"two parts",` +
-	`"needs_plan":true,"sub_tasks":[` +
+	`"sub_tasks":[` +
 	`{"id":1,"subject":"Add it","active_form":"Adding it","description":"Do",` +
 	`"success_criteria":["it is there"],"depends_on":[],"gates":["go test ./..."],"expects_changes":true,` +
 	`"empty_ok":false,"outputs":["its name"]},` +
@@ -71,7 +77,7 @@ func survives(t *testing.T, p *boulder.Plan) {
 
 func TestPlanMapsTheAnswer(t *testing.T) {
 	t.Parallel()
-	m := answers(goodAnswer)
+	m := planned(goodAnswer)
 	p, usage := plan(t, m, boulder.PlanRequest{Task: longTask, Constraints: []string{"never touch vendor/"}})
 	if at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); !p.Seal.CreatedAt.Equal(at) { // the time in a bubble
 		t.Errorf("made at %s", p.Seal.CreatedAt)
@@ -79,7 +85,7 @@ func TestPlanMapsTheAnswer(t *testing.T) {
 	p.Seal.Hash, p.Seal.CreatedAt = "", time.Time{}
 	want := &boulder.Plan{
 		Version: 1, Task: longTask, Goal: "Dark mode", Constraints: []string{"never touch vendor/", "keep the API"},
-		Facts: boulder.Facts{Given: []string{"a toggle"}},
+		Reason: "two parts", Facts: boulder.Facts{Given: []string{"a toggle"}},
 		SubTasks: []boulder.Spec{
 			{
 				ID: "1", Subject: "Add it", ActiveForm: "Adding it", Description: "Do", SuccessCriteria: []string{"it is there"},
@@ -99,7 +105,7 @@ func TestPlanMapsTheAnswer(t *testing.T) {
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(boulder.Usage{Input: 100, Output: 10, Calls: 1, Cost: 0.5}, usage); diff != "" {
+	if diff := cmp.Diff(boulder.Usage{Input: 200, Output: 20, Calls: 2, Cost: 1}, usage); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -109,8 +115,8 @@ func TestPlanTellsTheModelWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ bad, want string }{
 		"one": {
-			`{"needs_plan":true,"sub_tasks":[{"description":"x"}]}`,
-			"there are 1 sub_tasks; give 2 to 5, or say needs_plan false",
+			subTasks(),
+			"there are 0 sub_tasks; give 2 to 5",
 		},
 		"six": {
 			subTasks(`{"description":"a"}`, `{"description":"b"}`, `{"description":"c"}`, `{"description":"d"}`,
@@ -140,25 +146,25 @@ func TestPlanTellsTheModelWhatIsWrong(t *testing.T) {
 		},
 		"prose": {"I would start with the toggle.", "JSON"},
 	} {
-		m := answers(tc.bad, goodAnswer)
+		m := planned(tc.bad, goodAnswer)
 		p, usage := plan(t, m, boulder.PlanRequest{Task: longTask})
-		if p.Origin() != boulder.OriginModel || len(p.SubTasks) != 3 || usage.Calls != 2 {
+		if p.Origin() != boulder.OriginModel || len(p.SubTasks) != 3 || usage.Calls != 3 {
 			t.Errorf("%s: %s, %d sub-tasks, %+v", name, p.Origin(), len(p.SubTasks), usage)
 		}
-		if told := m.Asked[1].Messages[len(m.Asked[1].Messages)-1].Text; !strings.Contains(told, tc.want) {
+		if told := m.Asked[2].Messages[len(m.Asked[2].Messages)-1].Text; !strings.Contains(told, tc.want) {
 			t.Errorf("%s: the model was told %q", name, told)
 		}
 	}
 }
 
 func subTasks(specs ...string) string {
-	return `{"needs_plan":true,"sub_tasks":[` + strings.Join(specs, ",") + `]}`
+	return `{"sub_tasks":[` + strings.Join(specs, ",") + `]}`
 }
 
 // TestPlanOrigins: if no plan is needed, wanted or obtained, the whole task becomes the only sub-task.
 func TestPlanOrigins(t *testing.T) {
 	t.Parallel()
-	const no = `{"needs_plan":false,"goal":"g","sub_tasks":[]}`
+	const no = `{"request":[],"needs_plan":false,"reason":"small"}`
 	long := boulder.PlanRequest{Task: longTask}
 	demanded := boulder.PlanRequest{Task: "Fix the typo", Mode: boulder.PlanAlways}
 	for name, tc := range map[string]struct {
@@ -167,11 +173,13 @@ func TestPlanOrigins(t *testing.T) {
 		origin  boulder.Origin
 		goal    string
 	}{
-		"simple":          {boulder.PlanRequest{Task: " Fix the typo in README.md. "}, nil, boulder.OriginDirect, ""},
 		"direct":          {boulder.PlanRequest{Task: longTask, Mode: boulder.PlanNever}, nil, boulder.OriginDirect, ""},
-		"not needed":      {long, []any{no}, boulder.OriginDirect, "g"},
+		"not needed":      {long, []any{no}, boulder.OriginDirect, ""},
+		"short":           {boulder.PlanRequest{Task: "Rewrite it in Go"}, []any{noFacts, goodAnswer}, boulder.OriginModel, "Dark mode"},
 		"it is demanded":  {demanded, []any{no, goodAnswer}, boulder.OriginModel, "Dark mode"},
-		"it does not say": {long, []any{`{"sub_tasks":[{"description":"x"}]}`}, boulder.OriginDirect, ""},
+		"it does not say": {long, []any{`{}`, goodAnswer}, boulder.OriginModel, "Dark mode"},
+		"one sub-task":    {long, []any{noFacts, subTasks(`{"description":"x"}`)}, boulder.OriginDirect, ""},
+		"prose, later":    {long, []any{noFacts, "no", "no", "no", "no"}, boulder.OriginFallback, ""},
 		"prose":           {long, []any{"no", "no", "no", "no"}, boulder.OriginFallback, ""},
 		"refused":         {long, []any{failure(providers.KindContentFilter)}, boulder.OriginFallback, ""},
 		"cut":             {long, slices.Repeat([]any{failure(providers.KindTruncated)}, 4), boulder.OriginFallback, ""},
@@ -203,15 +211,16 @@ func failure(kind providers.Kind) error {
 
 func TestPlanShortensWhatIsTooLong(t *testing.T) {
 	t.Parallel()
-	m := answers(failure(providers.KindContextLength), goodAnswer)
+	m := answers(failure(providers.KindContextLength), noFacts, failure(providers.KindContextLength), goodAnswer)
 	task := strings.Repeat("é", 100_000)
 	p, _ := plan(t, m, boulder.PlanRequest{Task: task, Project: t.TempDir()})
 	if p.Task != task {
 		t.Error("the plan's task was cut")
 	}
-	first, second := m.Asked[0].Messages[0].Text, m.Asked[1].Messages[0].Text
-	if !strings.Contains(first, "[cut: 4003") || !strings.Contains(second, "[cut: 9203") {
-		t.Errorf("prompts of %d and %d bytes", len(first), len(second))
+	for i, want := range []string{"[cut: 4003", "[cut: 9203", "[cut: 4003", "[cut: 9203"} {
+		if asked := m.Asked[i].Messages[0].Text; !strings.Contains(asked, want) {
+			t.Errorf("prompt %d of %d bytes", i, len(asked))
+		}
 	}
 }
 
@@ -242,11 +251,12 @@ func TestPromptGolden(t *testing.T) {
 	if err := os.Symlink("/", filepath.Join(project, "a link")); err != nil {
 		t.Fatal(err)
 	}
-	m := answers(goodAnswer)
+	m := answers(fmt.Sprintf(askedFor, "true"), goodAnswer, goodAnswer, goodAnswer)
 	plan(t, m, boulder.PlanRequest{
 		Task: longTask, Constraints: []string{"never touch vendor/"}, Project: project, Mode: boulder.PlanAlways,
 	})
-	comparePrompt(t, "prompt.golden", m.Asked[0])
+	comparePrompt(t, "facts.golden", m.Asked[0])
+	comparePrompt(t, "prompt.golden", m.Asked[1])
 }
 
 func comparePrompt(t *testing.T, name string, asked providers.Request) {
@@ -255,46 +265,14 @@ func comparePrompt(t *testing.T, name string, asked providers.Request) {
 		"\n\n======== schema\n\n"+string(asked.Schema)+"\n")
 }
 
-func TestIsSimple(t *testing.T) {
-	t.Parallel()
-	for task, want := range map[string]bool{
-		"Add dark mode":                          true,
-		"Fix the typo in README.md.":             true,
-		"Upgrade to v1.2.3!":                     true,
-		"Why does `go test ./...` fail?":         true,
-		"Add login and signup":                   true,
-		"Authenticate against the server":        true, // "then" inside a word
-		"":                                       false,
-		strings.Repeat("x", 80):                  true,
-		strings.Repeat("é", 80):                  true,
-		strings.Repeat("x", 81):                  false,
-		"Add login, then signup":                 false,
-		"Add login and Then signup":              false,
-		"Do it after that":                       false,
-		"Add login. Add signup":                  false,
-		"Add login; add signup":                  false,
-		"Add login\nAdd signup":                  false,
-		"Add login, signup and logout":           false,
-		"Add login, signup, logout":              false,
-		"1. Add login 2. Add signup":             false,
-		"- Add login":                            false,
-		"ログインを追加。登録を追加":                          false,
-		"Finally remove the old settings screen": false,
-	} {
-		if got := taskledger.IsSimple(task); got != want {
-			t.Errorf("IsSimple(%q) = %v", task, got)
-		}
-	}
-}
-
 // FuzzAnswer: whatever the model answers, an accepted plan is valid.
 func FuzzAnswer(f *testing.F) {
 	f.Add(goodAnswer)
 	f.Add(subTasks(`{"id":"a","description":"x","depends_on":["b"]}`, `{"id":"b","description":"y","depends_on":[2]}`))
-	f.Add(`{"needs_plan":false}`)
+	f.Add(`{"owners":[{"id":"r1","owner":"1"}]}`)
 	f.Add(subTasks(`{"id":"--","description":"x\u0000"}`, `{"id":"é","description":"y","gates":["\r"]}`))
 	f.Fuzz(func(t *testing.T, said string) {
-		m := answers(said)
+		m := planned(said)
 		p, _ := plan(t, m, boulder.PlanRequest{Task: longTask, Constraints: []string{"c"}})
 		if p.Origin() == boulder.OriginModel && (len(p.SubTasks) < 2 || len(p.SubTasks) > 5) {
 			t.Errorf("%d sub-tasks", len(p.SubTasks))
@@ -313,7 +291,7 @@ func TestOtherNamesOfDependenciesCount(t *testing.T) {
 		`"needs":["a"]`, `"blockedBy":["a"]`, `"blocked_by":["a"]`, `"requires":["a"]`, `"prerequisites":["a"]`,
 		`"after":"a"`, `"depends_on":[],"needs":["a"]`,
 	} {
-		p, _ := plan(t, answers(`{"goal":"g","reason":"r","needs_plan":true,"subTasks":[`+
+		p, _ := plan(t, planned(`{"goal":"g","reason":"r","subTasks":[`+
 			`{"id":"a","subject":"Add it","description":"Do it","acceptance_criteria":["there"]},`+
 			`{"id":"b","subject":"Use it","description":"Then that","criteria":["used"],`+key+`}]}`),
 			boulder.PlanRequest{Task: longTask})
@@ -349,12 +327,12 @@ func TestUnreadKeysThatNameSubTasksGoBack(t *testing.T) {
 		{`,"estimate":1,"step":"1","tags":["ui"],"title":"Use it","number":2,"phases":[2]`, `,"first":"a","version":1`, false},
 	} {
 		answer := func(keys, top string) string {
-			return `{"goal":"g","needs_plan":true,"sub_tasks":[{"id":"a","subject":"Add it","description":"Do it"},` +
+			return `{"goal":"g","sub_tasks":[{"id":"a","subject":"Add it","description":"Do it"},` +
 				`{"id":"b","subject":"Use it","description":"Then that"` + keys + `}]` + top + `}`
 		}
-		m := answers(answer(c.keys, c.top), answer(good, ""))
+		m := planned(answer(c.keys, c.top), answer(good, ""))
 		p, _ := plan(t, m, boulder.PlanRequest{Task: longTask})
-		if went := len(m.Asked) == 2; went != c.goesBack || p.Origin() != boulder.OriginModel {
+		if went := len(m.Asked) == 3; went != c.goesBack || p.Origin() != boulder.OriginModel {
 			t.Errorf("%s%s: went back: %v, %+v", c.keys, c.top, went, p.SubTasks)
 		}
 		if told := m.Asked[len(m.Asked)-1].Messages; c.goesBack && !strings.Contains(told[len(told)-1].Text, "is not read, and it names") {
@@ -367,7 +345,7 @@ func TestUnreadKeysThatNameSubTasksGoBack(t *testing.T) {
 func TestUnreadKeysAreNamed(t *testing.T) {
 	t.Parallel()
 	var said []string
-	p := planner(answers(`{"needs_plan":true,"risks":["x"],"note":"","sub_tasks":[{"id":"a","description":"Do it","estimate":2},` +
+	p := planner(planned(`{"risks":["x"],"note":"","sub_tasks":[{"id":"a","description":"Do it","estimate":2},` +
 		`{"id":"b","description":"Then that","estimate":3,"files":[],"depends_on":[],"done":false}]}`))
 	p.Warn = func(text string) { said = append(said, text) }
 	if _, _, err := p.Plan(t.Context(), boulder.PlanRequest{Task: longTask}); err != nil {

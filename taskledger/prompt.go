@@ -9,6 +9,36 @@ import (
 	"github.com/bouldermgr/manager/providers/ledger"
 )
 
+const factsSystemPrompt = `You are the Task Ledger of a manager that has work done by coding agents. Before anything is planned, you
+say what one task demands, and what is known about it.
+
+` + surveyPrompt + `
+
+What to answer
+- request: a row for each single thing that the task or a constraint of the user asks for or forbids, and nothing else.
+  Two things that can be done apart are two rows. Each is judged at the end: met, or not. At most 20.
+  text: the thing in the task's words, complete enough to be judged by itself.
+  from: the words that ask for it, copied from the task or the constraint.
+  kind: asks; forbids, if it must not happen; wish, if nothing in it can be checked, as in "clean code".
+- facts: given, what the task states; to_find, what has to be looked up in the project; to_derive, what has to be worked
+  out; guesses, what you assume.
+- reason: one or two sentences on whether agents should share the work, and why.
+- needs_plan: false if one agent does the whole task in one sitting just as well. Else it is split into sub-tasks.`
+
+// factsPrompt asks what a task demands, with its first characters and the survey of the project.
+func factsPrompt(req boulder.PlanRequest, characters int, survey string) string {
+	return ledger.Headed("Task", text.Excerpt(req.Task, characters, text.Start)) +
+		ledger.Headed("Constraints that the user set", ledger.Bullets(req.Constraints)) +
+		survey + ledger.Headed("Demanded", demanded(req)) + "Say what the task demands."
+}
+
+func demanded(req boulder.PlanRequest) string {
+	if req.Mode == boulder.PlanAlways {
+		return "The user wants this task split."
+	}
+	return ""
+}
+
 const systemPrompt = `You are the Task Ledger of a manager that has work done by coding agents. You split one task into
 2 to 5 sub-tasks. ` + agentsPrompt + `
 
@@ -19,13 +49,14 @@ How to split
 - The sub-tasks together are the whole task: nothing that was asked for is missing, nothing is added.
 
 What to answer
-- facts: given, what the task states; to_find, what has to be looked up in the project; to_derive, what
-  has to be worked out; guesses, what you assume.
 - goal: in one line, what is true when all is done.
 - constraints: what the task demands or forbids throughout, in its own words. Empty if nothing.
-- reason: one or two sentences on why this split, or why none.
-- needs_plan: false if one agent does the whole task in one sitting just as well; sub_tasks is then empty.
-` + fieldsPrompt
+- reason: one or two sentences on why this split.
+` + fieldsPrompt + `
+- owners: a row for each row of "What the task demands", by its id. You cannot add, drop or reword those rows.
+  owner: the id of the sub-task that does it, or that must not do it. Empty only if none does.
+  shown_by: the success criterion or gate of that sub-task that shows it, copied.
+  deferred: only if the task itself puts it off, the words of the task that do; else empty.`
 
 // Common to plans and replans: the agents, how to split, and the fields of a sub-task.
 const (
@@ -60,15 +91,19 @@ the rest.`
   sub-tasks whose writes overlap never run at the same time. Empty if it cannot be told.`
 )
 
-// userPrompt asks for a plan, with the first characters of the task, and the survey of the project.
-func userPrompt(req boulder.PlanRequest, characters int, survey string) string {
-	demanded := ""
-	if req.Mode == boulder.PlanAlways {
-		demanded = "The user wants this task split: needs_plan is true."
+// userPrompt asks for a plan, with the first characters of the task, what is known about it, and the survey of the project.
+func userPrompt(req boulder.PlanRequest, characters int, known *boulder.Plan, survey string) string {
+	var rows []string
+	for _, o := range known.Request {
+		rows = append(rows, fmt.Sprintf("%s: %s%s", o.ID, o.Text, text.Prefixed(" — ", string(o.Kind))))
 	}
+	f := known.Facts
+	found := named("Given", f.Given) + named("To be found out", f.ToFind) + named("To be worked out", f.ToDerive) + named("Guesses", f.Guesses)
 	return ledger.Headed("Task", text.Excerpt(req.Task, characters, text.Start)) +
 		ledger.Headed("Constraints that the user set; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
-		survey + ledger.Headed("Demanded", demanded) + "Split the task."
+		ledger.Headed("What the task demands, by id", ledger.Bullets(rows)) +
+		ledger.Headed("Facts", text.Excerpt(found, maxText, text.Start)) +
+		survey + ledger.Headed("Demanded", demanded(req)) + "Split the task."
 }
 
 const replanSystemPrompt = `You are the Task Ledger of a manager that has work done by coding agents. A task was split

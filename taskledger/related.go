@@ -59,9 +59,15 @@ func related(
 			}
 		}
 	}
-	content, exact, unsearched := q.contents(ctx, dir, files)
+	names := q.names(files)
 	history, changes := q.history(files, past)
-	add(byName, q.names(files))
+	first := make([]int, len(files)) // to be searched, likeliest first, as the time may end
+	for i := range first {
+		first[i] = i
+	}
+	slices.SortStableFunc(first, func(a, b int) int { return cmp.Compare(names[b]+history[b]+changes[b], names[a]+history[a]+changes[a]) })
+	content, exact, unsearched := q.contents(ctx, dir, files, first)
+	add(byName, names)
 	add(byContent, content)
 	add(byExact, exact)
 	add(byHistory, history)
@@ -263,9 +269,11 @@ func (q *query) names(files []string) []float64 {
 	return scores
 }
 
-// contents scores files by the words in them, and by the identifiers. unsearched counts files for which there was no time or
+// contents scores files by the words in them, and by the identifiers; first is the order to search them in. unsearched counts files for which there was no time or
 // no room.
-func (q *query) contents(ctx context.Context, dir string, files []string) (scores, exact []float64, unsearched int) {
+func (q *query) contents(
+	ctx context.Context, dir string, files []string, first []int,
+) (scores, exact []float64, unsearched int) {
 	n := len(q.terms)
 	counts := make([]uint16, n*len(files)) // by file and term
 	has := make([]bool, len(q.exact)*len(files))
@@ -277,7 +285,8 @@ func (q *query) contents(ctx context.Context, dir string, files []string) (score
 		group.Go(func() error {
 			room := maxScans / workers
 			var buf []byte
-			for i := w; i < len(files) && room > 0 && ctx.Err() == nil; i += workers {
+			for at := w; at < len(files) && room > 0 && ctx.Err() == nil; at += workers {
+				i := first[at]
 				data := readText(filepath.Join(dir, filepath.FromSlash(files[i])), maxScanned)
 				room -= len(data)
 				done.Add(1)

@@ -429,9 +429,10 @@ func TestNothingInAPromptPassesForTheManager(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := answers(goodAnswer)
+	m := planned(goodAnswer)
 	plan(t, m, boulder.PlanRequest{Task: longTask, Project: dir})
 	golden.NoForgery(t, m.Asked[0].Messages[0].Text)
+	golden.NoForgery(t, m.Asked[1].Messages[0].Text)
 	for pad := range 8 {
 		for _, times := range []int{1, 300} {
 			said := strings.Repeat("x", pad) + strings.Repeat(golden.Forgery+"\n", times)

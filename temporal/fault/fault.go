@@ -36,6 +36,7 @@ var sentinels = []struct {
 	{"refused", boulder.ErrRefused}, {"finished", boulder.ErrFinished}, {"running", boulder.ErrRunning},
 	{"not_found", boulder.ErrNotFound}, {"unstartable", orchestrator.ErrUnstartable}, {"loop_limit", orchestrator.ErrLoopLimit},
 	{"waiting", orchestrator.ErrWaiting}, {"declined", orchestrator.ErrDeclined}, {"unplanned", orchestrator.ErrUnplanned},
+	{"unowned", orchestrator.ErrUnowned},
 	{"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled}, {"no_fork", orchestrator.ErrNoFork},
 }
 

@@ -11,7 +11,7 @@ import (
 // condition says which requests a rule answers: those that all of its fields match. An empty one matches everything
 // except title requests, which match only by kind.
 type condition struct {
-	// Kind is agent, structured, title or any. Defaults to any, which does not include title.
+	// Kind is agent, structured, facts, title or any. Defaults to any, which includes neither facts nor title.
 	Kind  Kind   `yaml:"kind"`
 	Model string `yaml:"model"`
 	// The named part of the request must contain all texts.
@@ -20,6 +20,9 @@ type condition struct {
 	System    texts `yaml:"system"`
 	Any       texts `yaml:"any"`
 }
+
+// kindFacts are structured requests that ask what a task demands ([Request.AsksFacts]).
+const kindFacts Kind = "facts"
 
 // texts is one string or a list of strings.
 type texts []string
@@ -35,15 +38,18 @@ func (t *texts) UnmarshalYAML(n *yaml.Node) error {
 }
 
 func (c condition) check() error {
-	if !slices.Contains([]Kind{"", "any", KindAgent, KindStructured, KindTitle}, c.Kind) {
-		return fmt.Errorf("kind %q is unknown: use agent, structured, title or any", c.Kind)
+	if !slices.Contains([]Kind{"", "any", KindAgent, KindStructured, kindFacts, KindTitle}, c.Kind) {
+		return fmt.Errorf("kind %q is unknown: use agent, structured, facts, title or any", c.Kind)
 	}
 	return nil
 }
 
 func (c condition) matches(req Request) bool {
 	kind := req.Kind()
-	return (c.Kind == kind || (c.Kind == "" || c.Kind == "any") && kind != KindTitle) &&
+	if req.AsksFacts() {
+		kind = kindFacts
+	}
+	return (c.Kind == kind || (c.Kind == "" || c.Kind == "any") && kind != KindTitle && kind != kindFacts) &&
 		(c.Model == "" || c.Model == req.Model) &&
 		c.FirstUser.in(req.FirstUser()) &&
 		c.LastUser.in(req.LastUser()) &&

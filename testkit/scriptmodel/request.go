@@ -67,6 +67,15 @@ func (r Request) Kind() Kind {
 	}
 }
 
+// AsksFacts reports whether a structured request is the Task Ledger's first question: what the task demands.
+func (r Request) AsksFacts() bool {
+	var schema struct {
+		Properties map[string]any `json:"properties"`
+	}
+	_ = json.Unmarshal(r.Schema, &schema) // without one there are no properties
+	return schema.Properties["request"] != nil && schema.Properties["needs_plan"] != nil
+}
+
 // FirstUser returns the text of the first user message, which in an agent's session is its task.
 func (r Request) FirstUser() string {
 	for _, m := range r.Messages {

@@ -27,8 +27,8 @@ import (
 //
 // Tools and their arguments have the names of OpenCode 1, and are translated for OpenCode 2.
 //
-// The first matching rule answers a request. Without one, title requests get a fixed title, others HTTP 400 with an
-// explanation.
+// The first matching rule answers a request. Without one, title requests get a fixed title; what a task demands (kind facts)
+// is nothing in particular, and a plan is needed if some reply of the script is one; others get HTTP 400 with an explanation.
 //
 // Which reply is due:
 //
@@ -117,8 +117,27 @@ func (s *Script) Reply(_ context.Context, req Request) Reply {
 	if req.Kind() == KindTitle {
 		return Reply{Text: "Scripted session"}
 	}
+	if req.AsksFacts() {
+		return Facts(s.plans())
+	}
 	return Errorf("scripted model: no rule of the script matches this request (kind %s, model %q, last user message: %q)",
 		req.Kind(), req.Model, text.Clip(req.LastUser(), 201))
+}
+
+// Facts is an answer to [Request.AsksFacts] that demands nothing. A [Server] gives it where a handler's JSON is no such answer;
+// a plan is needed then if the JSON is one.
+func Facts(needsPlan bool) Reply {
+	return Reply{JSON: map[string]any{"request": []any{}, "needs_plan": needsPlan, "reason": "it is scripted"}}
+}
+
+// plans reports whether a reply has sub-tasks.
+func (s *Script) plans() bool {
+	return slices.ContainsFunc(s.rules, func(r rule) bool {
+		return slices.ContainsFunc(r.Replies, func(reply Reply) bool {
+			object, _ := reply.JSON.(map[string]any)
+			return object["sub_tasks"] != nil
+		})
+	})
 }
 
 func (s *Script) play(i int, req Request) Reply {

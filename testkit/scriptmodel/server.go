@@ -111,6 +111,9 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 
 	reply := s.handler(r.Context(), req)
+	if said, ok := reply.JSON.(map[string]any); ok && req.AsksFacts() && said["request"] == nil && said["needs_plan"] == nil {
+		reply = Facts(said["sub_tasks"] != nil) // of a handler that knows plans and verdicts only
+	}
 	if !reply.wait(r.Context()) {
 		return // the caller is gone
 	}

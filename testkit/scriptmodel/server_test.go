@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -282,5 +283,27 @@ func TestCloseEndsWaitingRequests(t *testing.T) {
 	server.Close()
 	if err := <-failed; err == nil {
 		t.Error("the request was answered")
+	}
+}
+
+// A handler that knows plans and verdicts only has no facts to state: the task demands nothing in particular, and needs a plan
+// if the handler has one.
+func TestFactsAreFilledIn(t *testing.T) {
+	t.Parallel()
+	const asked = `{"model":"m","messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_schema","json_schema":` +
+		`{"name":"f","schema":{"type":"object","properties":{"request":{},"needs_plan":{}}}}}}`
+	for want, said := range map[string]map[string]any{
+		`{"needs_plan":false,"reason":"it is scripted","request":[]}`: {"completed": true},
+		`{"needs_plan":true,"reason":"it is scripted","request":[]}`:  {"sub_tasks": []any{1}},
+		`{"needs_plan":true}`: {"needs_plan": true},
+	} {
+		answer := httptest.NewRecorder()
+		scriptmodel.Routes(scriptmodel.Always(scriptmodel.Reply{JSON: said})).ServeHTTP(answer, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(asked)))
+		var got struct {
+			Choices []struct{ Message struct{ Content string } }
+		}
+		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || got.Choices[0].Message.Content != want {
+			t.Errorf("%v: %v, %+v", said, err, got)
+		}
 	}
 }

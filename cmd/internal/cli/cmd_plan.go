@@ -47,7 +47,7 @@ func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	f.registerTask(cmd, "; default todos, judge, and tests and diagnostics where the project has commands for them")
 	constFlag(cmd, &f.mode, boulder.PlanNever, "direct", "one sub-task, without a planning call")
-	constFlag(cmd, &f.mode, boulder.PlanAlways, "plan", "plan even if the task looks too small to split")
+	constFlag(cmd, &f.mode, boulder.PlanAlways, "plan", "split the task even if the ledger model would leave it whole")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
 	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
@@ -113,8 +113,9 @@ func (a *app) newPlanCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [flags] \"TASK\"",
 		Short: "Split a task into sub-tasks and write the plan file",
-		Long: `Asks the ledger model once to split the task, prints the plan, and writes it to a file. Nothing else in the project is
-changed. A short task that is one step becomes a plan of one sub-task without asking a model.
+		Long: `Asks the ledger model what the task demands, and then to split it, prints the plan, and writes it to a file. Nothing
+else in the project is changed. If the model finds that one agent does the task as well, the plan has one sub-task; --plan
+has it split all the same, and --direct asks no model.
 
 Then edit the file as you like and run it with ` + "`manager run`" + `.`,
 		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"
@@ -230,9 +231,6 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 		plan, err = taskledger.FromList(req, time.Now())
 	case f.mode == boulder.PlanNever:
 		plan, _, err = a.Plan(ctx, req, nil) // without a model, so that it never waits
-	case f.mode == boulder.PlanAuto && taskledger.IsSimple(req.Task):
-		a.note("A short task of one step: no model was asked to split it; --plan asks one.")
-		plan, _, err = a.Plan(ctx, req, nil)
 	default:
 		told, planned := a.planning(a.Ledger())
 		plan, usage, err = a.Plan(ctx, req, told)
@@ -291,8 +289,8 @@ func (p *approver) setApproval(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 		p.WarnOfPlan(plan)
-		if plan.Origin() == boulder.OriginFallback && !p.edit && !p.interactive() {
-			return orchestrator.Approval{}, orchestrator.ErrUnplanned
+		if err := orchestrator.Unasked(plan); err != nil && !p.edit && !p.interactive() {
+			return orchestrator.Approval{}, err
 		}
 		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
 	}

@@ -126,7 +126,7 @@ func plans(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	case strings.Contains(said, "# Sub-task: "):
 		return acceptAll
 	}
-	return scriptmodel.Reply{JSON: map[string]any{"needs_plan": true, "sub_tasks": []any{
+	return scriptmodel.Reply{JSON: map[string]any{"sub_tasks": []any{
 		map[string]any{"id": "easy", "subject": "Do the easy part", "description": "Do the easy part.", "gates": []any{"touch model-gate"}},
 		map[string]any{"id": "rest", "subject": "Do the rest", "description": "Do the rest.", "depends_on": []any{"easy"}},
 	}}}

@@ -59,11 +59,18 @@ func Plan(o page.Out, plan *boulder.Plan) {
 		o.Field(1, "constraint", c)
 	}
 	o.Field(1, "model", plan.Model)
+	switch {
+	case plan.Origin() == boulder.OriginDirect && plan.Reason != "":
+		o.Field(1, "not split", ModelName(plan.Seal.Model)+" found that no plan is needed: "+plan.Reason+" (--plan has it split all the same)")
+	default:
+		o.Field(1, "reason", plan.Reason)
+	}
 	var nodes []dag.Node
 	for i, s := range plan.SubTasks {
 		printSpec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s)
 		nodes = append(nodes, dag.Node{ID: s.ID, DependsOn: s.DependsOn})
 	}
+	Request(o, plan)
 	if len(nodes) < 2 {
 		return
 	}
@@ -83,6 +90,33 @@ func Plan(o page.Out, plan *boulder.Plan) {
 	}
 	o.Say()
 	o.Field(0, "order", order)
+}
+
+// Request prints what the task demands, and who does it.
+func Request(o page.Out, plan *boulder.Plan) {
+	if len(plan.Request) == 0 {
+		return
+	}
+	o.Say()
+	o.Say(o.Faint("the task demands:"))
+	for _, row := range plan.Request {
+		var who string
+		switch {
+		case row.Deferred != "":
+			who = o.Faint(fmt.Sprintf("put off by the task (%q)", text.Clip(row.Deferred, 80)))
+		case row.Owner != "" && row.ShownBy == "" && row.Kind == boulder.Asks:
+			who = row.Owner + o.Yellow(", and no criterion shows it")
+		case row.Owner != "":
+			who = row.Owner
+		case row.Kind == boulder.Forbids:
+			who = o.Faint("holds for all")
+		case row.Kind == boulder.Wish:
+			who = o.Faint("cannot be checked")
+		default:
+			who = o.Yellow("nobody does this")
+		}
+		o.Item(1, o.Plain(row.Text), ": ", who)
+	}
 }
 
 // Decided prints the criteria of sub-tasks that name none: those of the plan, or else of the run. It also names
