@@ -74,8 +74,8 @@ simulate: ## N (200,000) boulders in random worlds with crashes, from a fresh se
 KILLS ?= 60
 
 .PHONY: torture
-torture: tools ## kill -9 of manager and OpenCode at KILLS (60) random moments of real runs (12 s each), at each kind of git command, and at each system call of landing (strace; 20 min); 20 sessions watched at once
-	$(GO) test ./cmd/internal/cli -run 'TestKill(9|AtGit|AtSyscall)$$' -kills=$(KILLS) -kill-seed=0 -kill-git=50 -kill-syscalls=0 -timeout 4h -v
+torture: tools ## kill -9 of manager and OpenCode at KILLS (60) random moments of real runs (12 s each), at each kind of git command, at each system call of landing (strace; 20 min), and at each step of a question and its answer (an hour); 20 sessions watched at once
+	$(GO) test ./cmd/internal/cli -run 'TestKill(9|AtGit|AtSyscall|AtQuestion)$$' -kills=$(KILLS) -kill-seed=0 -kill-git=50 -kill-syscalls=0 -kill-questions=0 -timeout 5h -v
 	$(GO) test ./workspace -run Landing -count=1 -every-step
 	$(GO) test ./project/internal/watch -run ManySessions -count=1 -sessions=20 -v
 

@@ -123,6 +123,7 @@ const (
 	theManager victim = "manager"
 	theServer  victim = "OpenCode"
 	bothOfThem victim = "both"
+	theAnswer  victim = "the command that answers"
 )
 
 type kill struct {
@@ -140,10 +141,12 @@ type killWorld struct {
 	users  string         // hash of the user's files at the start of an isolated boulder
 	stored bool           // the boulder is known to be stored
 	began  time.Time
+	reads  func(storedEvent) // if set, is called for each event that a manager prints
 
 	mu      sync.Mutex
 	kills   *rand.Rand
 	pid     int // of the manager; 0: none to kill
+	answers int // pid of the command that answers a blocker; 0: none
 	next    kill
 	armed   bool // a delayed kill is pending
 	left    int
@@ -167,36 +170,53 @@ func (p prompt) resumes() bool {
 	return strings.HasPrefix(p.text, "[manager] This session was interrupted")
 }
 
-func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
-	t.Helper()
-	w := &killWorld{
-		left: kills, began: time.Now(), kills: rand.New(rand.NewPCG(seed, 1)),
+// bareKillWorld has no project yet.
+func bareKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
+	return &killWorld{
+		world: &world{t: t}, left: kills, began: time.Now(), kills: rand.New(rand.NewPCG(seed, 1)),
 		done: map[string]bool{}, prompts: map[prompt][]string{}, seen: map[string][]string{},
 	}
-	routes, model := http.NewServeMux(), scriptmodel.Routes(w.reply)
+}
+
+// listen starts the server of the model and of what scripts report, and returns the model's URL. The environment names it.
+func (w *killWorld) listen(reply scriptmodel.Handler) (url string) {
+	routes, model := http.NewServeMux(), scriptmodel.Routes(reply)
 	routes.HandleFunc("/v1/", func(rw http.ResponseWriter, r *http.Request) {
 		model.ServeHTTP(&begun{ResponseWriter: rw, happens: w.happens}, r)
 		w.happens("all of an answer was sent")
 	})
 	routes.HandleFunc("/runs/{id}", w.runs)
 	server := httptest.NewServer(routes)
-	t.Cleanup(server.Close)
+	w.t.Cleanup(server.Close)
 	w.routes, w.server = routes, server.Listener.Addr().String()
+	w.env = testEnv(w.t, server.URL+"/v1")
+	w.t.Cleanup(func() { // a failed test may leave processes
+		for _, pid := range w.ours() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return server.URL + "/v1"
+}
+
+func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
+	t.Helper()
+	w := bareKillWorld(t, seed, kills)
+	model := w.listen(w.reply)
 	isolated, plan, step := seed/2%2 == 0, killPlan, "echo $1 > $1.log\necho \"The step of $1 is done.\"\n"
 	if isolated {
 		plan, step = isolatedPlan, listStep+step
 	}
 	tell := strings.ReplaceAll(tellScript, "ADDRESS", strings.ReplaceAll(w.server, ":", "/"))
-	w.world = &world{t: t, env: testEnv(t, server.URL+"/v1"), dir: octest.Repo(t, map[string]string{
+	w.dir = octest.Repo(t, map[string]string{
 		"plan.yaml": plan, "list.txt": "",
 		"step.sh": tell + step,
 		"gate.sh": strings.ReplaceAll(tell, "$1", "gate") + "test -s left.log && test -s right.log && test -s join.txt\n",
-	})}
+	})
 	if seed%2 == 1 { // else the ledgers go through OpenCode, too
-		w.env = direct(t, w.env, server.URL+"/v1", "any")
+		w.env = direct(t, w.env, model, "any")
 	}
 	if seed%3 == 0 {
-		address, err := shared.lead(w.dir, server.URL+"/v1")
+		address, err := shared.lead(w.dir, model)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,11 +237,6 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 		w.left-- // one comes during landing
 	}
 	w.draw()
-	t.Cleanup(func() { // a failed test may leave processes
-		for _, pid := range w.ours() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
 	return w
 }
 
@@ -246,7 +261,7 @@ func (w *killWorld) draw() {
 func (w *killWorld) happens(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.pid == 0 || w.left <= 0 || w.armed {
+	if w.target() == 0 || w.left <= 0 || w.armed {
 		return
 	}
 	if w.next.after--; w.next.after > 0 {
@@ -261,29 +276,40 @@ func (w *killWorld) happens(what string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.armed = false
-		if w.pid != 0 && w.left > 0 {
+		if w.left > 0 {
 			w.strike(fmt.Sprintf("%v after: %s", w.next.delay.Round(time.Millisecond), what))
 		}
 	})
 }
 
+// target is the process without which there is nothing to kill, or 0. Call it with the lock held.
+func (w *killWorld) target() int {
+	if w.next.victim == theAnswer {
+		return w.answers
+	}
+	return w.pid
+}
+
 // strike kills, unless the victim does not run: then the next step tries again. Call it with the lock held.
 func (w *killWorld) strike(when string) {
 	servers := servers(w.t, w.pid)
-	if len(servers) == 0 && w.next.victim != theManager {
+	ofServers := w.next.victim == theServer || w.next.victim == bothOfThem
+	if w.target() == 0 || ofServers && len(servers) == 0 {
 		return
 	}
-	if w.next.victim != theManager {
+	if ofServers {
 		for _, pid := range servers {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		w.servers++
 	}
-	if w.next.victim != theServer {
+	if w.next.victim == theManager || w.next.victim == bothOfThem {
 		_ = syscall.Kill(w.pid, syscall.SIGKILL)
 		w.pid, w.servers = 0, 0
 	}
-	if w.attach == "" {
+	if w.next.victim == theAnswer {
+		_ = syscall.Kill(w.answers, syscall.SIGKILL)
+	} else if w.attach == "" {
 		w.ends++ // the server ends with its manager
 	}
 	w.struck++
@@ -352,6 +378,9 @@ func (w *killWorld) manage(args []string) (killed bool, code int, stderr string)
 		}
 		w.stored = true
 		w.note(e)
+		if w.reads != nil {
+			w.reads(e)
+		}
 		w.happens(fmt.Sprintf("event %d: %s %s", e.Seq, e.Type, e.SubTaskID))
 	}
 	w.mu.Lock()
