@@ -253,8 +253,6 @@ func (p *Project) Exists() bool { return exists(p.database()) }
 
 func (p *Project) database() string { return filepath.Join(p.stateDir(), store.FileName) }
 
-const idleLook = 100 * time.Millisecond
-
 // Serve resumes the boulders that a crash left and runs those that other processes submit, all under the same limits.
 // It calls follow for each, on its own goroutine, to range over the events. Serve returns when ctx ends, after
 // [State.Stop] ([orchestrator.ErrStopped]), or when nothing ran for patience (0: never), once every follow has
@@ -262,7 +260,7 @@ const idleLook = 100 * time.Millisecond
 func (s *State) Serve(
 	ctx context.Context, patience time.Duration, follow func(events iter.Seq2[boulder.Event, error]),
 ) error {
-	sv := &service{State: s, Steerer: s.run, ctx: ctx, follow: follow}
+	sv := &service{State: s, Steerer: s.run, ctx: ctx, follow: follow, rest: make(chan struct{}, 1)}
 	defer sv.close()
 	all, err := s.DB.Listing(ctx)
 	for _, b := range all { // those that a crashed process left running
@@ -276,14 +274,17 @@ func (s *State) Serve(
 		s.p.warn("%v", err)
 	}
 	s.server.SetSteerer(sv)
-	for busy := time.Now(); ; {
+	var idle <-chan time.Time // once nothing has run for patience
+	sv.rests()
+	for {
 		select {
-		case <-time.After(idleLook):
-			sv.mu.Lock()
-			if sv.begun > 0 {
-				busy = time.Now()
+		case <-sv.rest:
+			if patience > 0 {
+				idle = time.After(patience)
 			}
-			sv.closed = patience > 0 && time.Since(busy) >= patience
+		case <-idle:
+			sv.mu.Lock()
+			sv.closed = sv.begun == 0 && len(sv.rest) == 0 // else the end of what ran begins the wait anew
 			over := sv.closed
 			sv.mu.Unlock()
 			if over {
@@ -308,6 +309,19 @@ type service struct {
 	begun  int            // boulders that are starting or running
 	closed bool           // nothing more is started
 	work   sync.WaitGroup // one goroutine per boulder
+	rest   chan struct{}  // signals that nothing runs any more
+}
+
+// rests signals, unless something is running.
+func (s *service) rests() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun == 0 {
+		select {
+		case s.rest <- struct{}{}:
+		default: // signalled already
+		}
+	}
 }
 
 var _ Submitter = (*service)(nil)
@@ -345,6 +359,7 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 		s.mu.Lock()
 		s.begun--
 		s.mu.Unlock()
+		s.rests()
 		s.work.Done()
 	}
 	next, stop := iter.Pull2(s.Run(s.ctx, req))
