@@ -33,8 +33,8 @@ const (
 	byContent = 1.0
 	byName    = 1.0
 	byExact   = 0.6
-	byHistory = 1.2
-	byChanges = 0.5
+	byHistory = 1.0
+	byChanges = 0.4
 	byPartner = 0.6  // of the score of the file that it tests, or that tests it
 	byFolder  = 0.15 // of the best score in its directory
 )
@@ -106,6 +106,7 @@ type query struct {
 	terms []string       // stems, in the order of the task
 	index map[string]int // by stem
 	exact []string       // identifiers, as they are written: parseURL, max_size
+	whole []string       // compounds, in lower case: react-query, usequeries
 	paths []string       // what may be a path
 	first [1 << 15]bool  // the first three letters of all terms, see [prefix]
 }
@@ -117,6 +118,8 @@ func newQuery(task string) *query {
 		word = strings.Trim(word, "./-")
 		if strings.ContainsAny(word, "./") {
 			addTo(&q.paths, word)
+		} else if len(q.whole) < maxTerms/2 && (strings.ContainsAny(word, "-_") || mixedCase().MatchString(word)) {
+			addTo(&q.whole, strings.ToLower(word))
 		}
 		for _, part := range strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune("./-", r) }) {
 			if len(part) > 3 && len(q.exact) < maxTerms/2 && (strings.Contains(strings.Trim(part, "_"), "_") || mixedCase().MatchString(part)) {
@@ -266,7 +269,33 @@ func (q *query) names(files []string) []float64 {
 			scores[i] += weight * rarity(having[t], len(files))
 		}
 	}
+	q.compounds(files, scores)
 	return scores
+}
+
+// compounds adds to the scores of files whose paths have a compound as it is: its parts may be in many.
+func (q *query) compounds(files []string, scores []float64) {
+	const ofName, ofPath = 1.5, 0.75
+	lowered := make([]string, len(files))
+	for i, name := range files {
+		lowered[i] = strings.ToLower(name)
+	}
+	for _, whole := range q.whole {
+		var having []int
+		for i, name := range lowered {
+			if strings.Contains(name, whole) {
+				having = append(having, i)
+			}
+		}
+		weight := rarity(len(having), len(files))
+		for _, i := range having {
+			if strings.Contains(path.Base(lowered[i]), whole) {
+				scores[i] += ofName * weight
+			} else {
+				scores[i] += ofPath * weight
+			}
+		}
+	}
 }
 
 // contents scores files by the words in them, and by the identifiers; first is the order to search them in. unsearched counts files for which there was no time or
@@ -387,7 +416,7 @@ func (q *query) history(files []string, past []workspace.PastCommit) (scores, ch
 		for t := range in[i] {
 			alike += rarity(having[t], len(past))
 		}
-		fresh := 1 / (1 + float64(i)/5) // the last commits are often about the same thing
+		fresh := 1 / (1 + float64(i)/10) // the last commits are often about the same thing
 		each := 1 / math.Sqrt(float64(len(commit.Files)+1))
 		for _, name := range commit.Files {
 			if f, there := at[name]; there {

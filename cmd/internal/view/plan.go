@@ -58,6 +58,9 @@ func Plan(o page.Out, plan *boulder.Plan) {
 	for _, c := range plan.Constraints {
 		o.Field(1, "constraint", c)
 	}
+	for _, guess := range plan.Facts.Guesses {
+		o.Field(1, "assumed", guess)
+	}
 	o.Field(1, "model", plan.Model)
 	switch {
 	case plan.Origin() == boulder.OriginDirect && plan.Reason != "":

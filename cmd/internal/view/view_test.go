@@ -266,3 +266,20 @@ func TestListedWithoutProcess(t *testing.T) {
 		}
 	}
 }
+
+// A plan's preview says why it is split like this, what is assumed, who does what the task demands, and what nobody does or
+// shows.
+func TestPlanSaysWhatTheTaskDemands(t *testing.T) {
+	t.Parallel()
+	plan := sample.Plan()
+	plan.Reason, plan.Facts.Guesses = "Two parts", []string{"There is a settings page"}
+	owner := plan.SubTasks[0].ID
+	plan.Request = []boulder.Obligation{
+		{ID: "r1", Text: "A toggle", Owner: owner, ShownBy: "x"}, {ID: "r2", Text: "Speed", Owner: owner}, {ID: "r3", Text: "Mail"},
+		{ID: "r4", Text: "No vendor\u202e", Kind: boulder.Forbids}, {ID: "r5", Text: "Clean code", Kind: boulder.Wish},
+		{ID: "r6", Text: "Icons", Deferred: "later"},
+	}
+	says(t, shown(t, 0, func(o page.Out) { Plan(o, &plan) }), "  reason: Two parts\n", "  assumed: There is a settings page\n",
+		"  A toggle: "+owner+"\n", "  Speed: "+owner+", and no criterion shows it\n", "  Mail: nobody does this\n",
+		"  No vendor: holds for all\n", "  Clean code: cannot be checked\n", "  Icons: put off by the task (\"later\")\n")
+}
