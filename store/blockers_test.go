@@ -122,3 +122,39 @@ func TestBlockerIDsAtOnce(t *testing.T) {
 		t.Errorf("%d were given", len(given))
 	}
 }
+
+// Reserved numbers of a boulder that never began are given again, unless others came after them.
+func TestFreeBlockers(t *testing.T) {
+	t.Parallel()
+	db, err := Open(filepath.Join(scratch(t), FileName), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	reserve := func() int {
+		t.Helper()
+		first, err := db.ReserveBlockers(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return first
+	}
+	free := func(first int) {
+		t.Helper()
+		if err := db.FreeBlockers(t.Context(), first, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free(reserve())
+	kept := reserve()
+	later := reserve()
+	if free(kept); kept != 1 || later != 11 {
+		t.Errorf("reserved from %d, then from %d", kept, later)
+	}
+	if id := db.BlockerID(); id != "B21" {
+		t.Errorf("the next one is %s", id)
+	}
+	if free(later); db.BlockerID() != "B22" {
+		t.Error("a number that was given is given again")
+	}
+}

@@ -135,6 +135,19 @@ func (db *DB) ReserveBlockers(ctx context.Context, n int) (first int, err error)
 	return first, err
 }
 
+// FreeBlockers gives numbers back that were reserved for a boulder that has not begun, unless later ones are taken.
+func (db *DB) FreeBlockers(ctx context.Context, first, n int) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.file.Update(ctx, func(tx *bolt.Tx) error {
+		if last := max(db.blocker, lastBlocker(tx)); last != uint64(first+n-1) {
+			return nil
+		}
+		db.blocker = 0
+		return putBlocker(tx, uint64(first-1))
+	})
+}
+
 func numberOf(blockerID string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimPrefix(blockerID, "B"), 10, 64) // 0 for the ids of another program
 	return n

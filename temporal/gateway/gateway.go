@@ -101,10 +101,7 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	run, err := g.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: in.BoulderID, TaskQueue: g.Queue}, flow.Workflow, in)
 	if err != nil {
 		err = fmt.Errorf("hand the boulder to Temporal: %w", Explain(ctx, g.Client, err))
-		if g.Remote != nil {
-			err = errors.Join(err, g.Remote.End(context.WithoutCancel(ctx), in.BoulderID))
-		}
-		return "", err
+		return "", errors.Join(err, g.withdrawn(context.WithoutCancel(ctx), &in))
 	}
 	patient, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
@@ -117,13 +114,22 @@ func (g *Gateway) Submit(ctx context.Context, req project.Request) (string, erro
 	if _, over := errors.AsType[*serviceerror.NotFound](left); over {
 		left = nil
 	}
-	if left == nil && g.Remote != nil {
-		left = g.Remote.End(asking, in.BoulderID)
+	if left == nil {
+		left = g.withdrawn(asking, &in)
 	}
 	if left != nil {
 		err = fmt.Errorf("%w; boulder %s could not be withdrawn, and may still begin: %w", err, in.BoulderID, left)
 	}
 	return "", err
+}
+
+// withdrawn takes back what was prepared for a boulder that does not begin.
+func (g *Gateway) withdrawn(ctx context.Context, in *flow.Input) error {
+	err := g.DB.FreeBlockers(ctx, in.FirstBlocker, flow.Blockers)
+	if g.Remote != nil {
+		err = errors.Join(err, g.Remote.End(ctx, in.BoulderID))
+	}
+	return err
 }
 
 // awaitStart waits until a new boulder's first events are copied. It fails if the workflow refuses the request.
