@@ -138,8 +138,8 @@ func (t *Tally) add(status SubTaskStatus, n int) {
 
 // Fork names the boulder that this one was forked from.
 type Fork struct {
-	BoulderID string `json:"boulder_id"`
-	SubTaskID string `json:"sub_task_id"` // redone from this one on
+	BoulderID string   `json:"boulder_id"`
+	SubTasks  []string `json:"sub_tasks"` // redone from these on
 }
 
 // Inherited is what a sub-task of a fork takes over from the original, which completed it.

@@ -1,7 +1,9 @@
 package boulder
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,11 +41,12 @@ const (
 
 // Redoing is a redo that is not ordered yet.
 type Redoing struct {
-	Order Order
-	After *State   // the resulting state
+	Order Order    // not for the boulder if Anew is set: Redone.SubTasks then says what a fork redoes
+	After *State   // the resulting state; if Anew is set, as it is
 	Moved []string // see [Redone]
 	Paths []string // project files that would be reverted
 	Why   string   // why changes are kept instead of reverted; else empty
+	Anew  string   // why only a new boulder can do it, a [Fork]; else empty
 }
 
 // Redone begins a new generation of completed sub-tasks, as the user ordered. Dependents wait to see whether the
@@ -161,19 +164,23 @@ func (t *SubTask) changed(seq uint64, d Diff) {
 // Closed reports whether a boulder is over for good, because its external engine does not restart it.
 func (b *Boulder) Closed() bool { return b.Engine != "" && b.Status.Terminal() }
 
-// Redoable returns why sub-tasks cannot be redone now, or nil.
+// ErrAnew is in the chain of errors about a redo that only a new boulder can do, see [Fork].
+var ErrAnew = errors.New("a new boulder has to redo it")
+
+// Redoable returns why the boulder cannot redo sub-tasks now, or nil.
 func (s *State) Redoable(ids []string) error {
-	b := &s.Boulder
+	b, anew := &s.Boulder, ""
 	switch {
-	case b.Loop != nil:
-		return fmt.Errorf("boulder %s is a loop: begin another one with `manager loop`", b.ID)
 	case b.Closed():
 		return fmt.Errorf("boulder %s is over, and %s begins it no more: start another one", b.ID, b.Engine)
+	case b.Loop != nil && !b.Status.Terminal():
+		return fmt.Errorf("boulder %s is a loop that is not over: cancel it first, or begin another one with `manager loop`", b.ID)
+	case b.Loop != nil:
+		anew = fmt.Sprintf("boulder %s is a loop", b.ID)
 	case b.Status == Cancelled:
-		return fmt.Errorf("boulder %s was cancelled: run its plan again with `manager run --fork %[1]s --from %s`", b.ID, ids[0])
+		anew = fmt.Sprintf("boulder %s was cancelled", b.ID)
 	case b.Line.Landed != nil:
-		return fmt.Errorf("the results of boulder %s have left it (%s): run its plan again with `manager run --fork %[1]s --from %[3]s`",
-			b.ID, b.Line.Landed.How, ids[0])
+		anew = fmt.Sprintf("the results of boulder %s have left it (%s)", b.ID, b.Line.Landed.How)
 	case b.Replan != nil:
 		return fmt.Errorf("a new plan is being made: try again when it is there")
 	case b.Line.Integrating != nil:
@@ -186,14 +193,18 @@ func (s *State) Redoable(ids []string) error {
 			return err
 		case slices.Contains(ids[:i], id):
 			return fmt.Errorf("sub-task %q is named twice", id)
-		case t.Status == SubTaskSkipped || t.Status == SubTaskSuperseded:
+		case t.Status == SubTaskSuperseded, t.Status == SubTaskSkipped && !b.Status.Terminal():
 			return fmt.Errorf("sub-task %q is %s, so there is nothing to redo", id, t.Status)
+		case t.Status != SubTaskCompleted && b.Status.Terminal():
+			anew = cmp.Or(anew, fmt.Sprintf("boulder %s is over, and sub-task %q is %s", b.ID, id, t.Status))
 		case t.Status != SubTaskCompleted:
 			return fmt.Errorf("sub-task %q is %s, and only what is completed can be redone: use `manager retry %[1]s`", id, t.Status)
 		case t.Attempts == 0:
-			return fmt.Errorf("sub-task %q was taken over from boulder %s: run the plan again from it with `manager run --fork %s --from %[1]s`",
-				id, b.ForkOf.BoulderID, b.ID)
+			anew = cmp.Or(anew, fmt.Sprintf("sub-task %q was taken over from boulder %s", id, b.ForkOf.BoulderID))
 		}
+	}
+	if anew != "" {
+		return fmt.Errorf("%s: %w", anew, ErrAnew)
 	}
 	dependents := s.dependentsOfAll(ids)
 	off, _, _ := s.offLine(ids, dependents)
@@ -207,6 +218,24 @@ func (s *State) Redoable(ids []string) error {
 		}
 	}
 	return nil
+}
+
+// Inherited returns the results that a fork takes over if it redoes sub-tasks: those of completed others that depend on
+// such sub-tasks only. It works in rounds, because a plan may list a sub-task before its dependencies.
+func (s *State) Inherited(redone []string) map[string]Inherited {
+	results := map[string]Inherited{}
+	again := func(id string) bool { _, ok := results[id]; return !ok }
+	for grown := true; grown; {
+		grown = false
+		for _, spec := range s.Revision.Plan.SubTasks {
+			t := s.byID[spec.ID]
+			if again(t.ID) && !slices.Contains(redone, t.ID) && t.Status == SubTaskCompleted && !slices.ContainsFunc(spec.DependsOn, again) {
+				results[t.ID] = Inherited{Summary: t.Summary, Output: t.Output, Files: t.Files, Baseline: t.Baseline}
+				grown = true
+			}
+		}
+	}
+	return results
 }
 
 // dependentsOfAll returns all that build on the given sub-tasks, following completed, unfinished and parked ones.

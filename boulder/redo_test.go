@@ -1,6 +1,8 @@
 package boulder
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -163,8 +165,39 @@ func TestRedoRefused(t *testing.T) {
 	}
 	s := allDone(t, "base")
 	feed(t, s, Landed{How: LandedFiles})
-	refused(t, s, Redone{SubTasks: []string{"a"}, Files: FilesRevert}, "manager run --fork b1 --from a")
 	refused(t, s, Landed{How: LandedBranch}, "have landed already: files")
+}
+
+// TestRedoAnew: what a boulder cannot redo although nothing is wrong with it, a new boulder can.
+func TestRedoAnew(t *testing.T) {
+	t.Parallel()
+	for why, change := range map[string]func(*State){
+		"boulder b1 is a loop":                            func(s *State) { s.Boulder.Loop = &Loop{} },
+		"boulder b1 was cancelled":                        func(s *State) { s.Boulder.Status = Cancelled },
+		"the results of boulder b1 have left it (files)":  func(s *State) { s.Boulder.Line.Landed = &Landed{How: LandedFiles} },
+		`boulder b1 is over, and sub-task "b" is failed`:  func(s *State) { s.SubTask("b").Status = SubTaskFailed },
+		`boulder b1 is over, and sub-task "b" is skipped`: func(s *State) { s.SubTask("b").Status = SubTaskSkipped },
+		`sub-task "b" was taken over from boulder b0`: func(s *State) {
+			s.SubTask("b").Attempts, s.Boulder.ForkOf = 0, &Fork{BoulderID: "b0"}
+		},
+	} {
+		s := allDone(t, "")
+		if change(s); s.Redoable([]string{"zz"}) == nil || errors.Is(s.Redoable([]string{"zz"}), ErrAnew) {
+			t.Errorf("%s: a new boulder redoes what is not there", why)
+		}
+		if err := s.Redoable([]string{"b"}); !errors.Is(err, ErrAnew) || !strings.HasPrefix(err.Error(), why+": ") {
+			t.Errorf("%s: %v", why, err)
+		}
+		refused(t, s, Redone{SubTasks: []string{"b"}, Files: FilesKeep}, why)
+		if got := slices.Sorted(maps.Keys(s.Inherited([]string{"b"}))); !slices.Equal(got, []string{"a", "x"}) {
+			t.Errorf("%s: a fork takes over %v", why, got)
+		}
+	}
+	s := allDone(t, "")
+	s.Boulder.Engine, s.Boulder.Status = "temporal", Cancelled
+	if err := s.Redoable([]string{"b"}); err == nil || errors.Is(err, ErrAnew) {
+		t.Errorf("of another engine: %v", err)
+	}
 }
 
 // TestRedoEdited: a redo follows the plan as edited, but cannot change dependencies.

@@ -18,8 +18,8 @@ func TestFork(t *testing.T) {
 	before := len(r.store.log("b1"))
 	clear(r.server.briefs)
 	r.cfg.NewID = func() string { return "b2" }
-	fork := func(id, from string) ([]boulder.Event, error) {
-		return r.request(orchestrator.Request{Fork: &boulder.Fork{BoulderID: id, SubTaskID: from}})
+	fork := func(id string, from ...string) ([]boulder.Event, error) {
+		return r.request(orchestrator.Request{Fork: &boulder.Fork{BoulderID: id, SubTasks: from}, Note: "with care"})
 	}
 
 	if _, err := fork("b1", "x"); !errors.Is(err, orchestrator.ErrNoFork) || !strings.Contains(err.Error(), "a, b, c, d") {
@@ -36,6 +36,9 @@ func TestFork(t *testing.T) {
 	if len(r.server.briefs) != 2 || !strings.Contains(b[0], "output of a") || !strings.Contains(d[0], "output of c") {
 		t.Errorf("the briefs of the fork, which should be those of b and d: %v", r.server.briefs)
 	}
+	if !strings.Contains(b[0], "with care") || strings.Contains(d[0], "with care") {
+		t.Errorf("the note is for b alone:\n%s\n%s", b[0], d[0])
+	}
 	records, err := r.store.Load(t.Context(), "b2")
 	if err != nil {
 		t.Fatal(err)
@@ -45,5 +48,12 @@ func TestFork(t *testing.T) {
 	}
 	if len(r.store.log("b1")) != before {
 		t.Error("the original was changed")
+	}
+
+	clear(r.server.briefs)
+	r.cfg.NewID = func() string { return "b3" }
+	r.completes(fork("b2", "b", "c"))
+	if len(r.server.briefs) != 3 || len(r.server.prompted(at("c", 1))) != 1 {
+		t.Errorf("the briefs of the second fork, which should be those of b, c and d: %v", r.server.briefs)
 	}
 }

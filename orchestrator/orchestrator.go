@@ -145,11 +145,13 @@ type Request struct {
 
 	Task string
 	Plan *boulder.Plan // run as written
-	// Fork reruns the plan of another boulder of this project: one sub-task, what depends on it, and what was not
-	// completed. Other results are taken over, and files stay as they are. Task, Constraints, PlanMode and Plan are
-	// ignored; DoneWhen, Checks, Loop and a missing Model come from the original. If no fork is possible, the error wraps
-	// [ErrNoFork] or [boulder.ErrNotFound], and no boulder is created.
+	// Fork reruns the plan of another boulder of this project: some sub-tasks, what depends on them, and what was not
+	// completed. Other results are taken over, and files stay as they are. Plan, if set, is that plan with the user's edits
+	// of the sub-tasks that are redone. Task, Constraints and PlanMode are ignored; DoneWhen, Checks, Loop and a missing
+	// Model come from the original. If no fork is possible, the error wraps [ErrNoFork] or [boulder.ErrNotFound], and no
+	// boulder is created.
 	Fork *boulder.Fork
+	Note string // of the user, for each of the sub-tasks that Fork names
 
 	// SlotBase is the commit at which slots begin. If set, the boulder is isolated and the Runner must be an [Integrator].
 	// A [Trier] tries the gates first, after which a boulder with [boulder.IsolationAuto] may work in place.

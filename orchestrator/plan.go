@@ -199,28 +199,34 @@ func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inh
 	case from.Revision == nil || len(from.SubTasks) == 0:
 		return nil, nil, fmt.Errorf("%w: boulder %s has no plan that was run: run its task again", ErrNoFork, f.BoulderID)
 	}
-	plan := runnable(from)
+	plan := runnable(from, cmp.Or(r.req.Plan, &from.Revision.Plan), f.SubTasks)
 	var ids []string
 	for _, s := range plan.SubTasks {
 		ids = append(ids, s.ID)
 	}
-	if !slices.Contains(ids, f.SubTaskID) {
-		return nil, nil, fmt.Errorf("%w: the plan of boulder %s has no sub-task %q; it has %s", ErrNoFork,
-			f.BoulderID, f.SubTaskID, strings.Join(ids, ", "))
+	for _, id := range f.SubTasks {
+		if !slices.Contains(ids, id) {
+			return nil, nil, fmt.Errorf("%w: the plan of boulder %s has no sub-task %q; it has %s", ErrNoFork,
+				f.BoulderID, id, strings.Join(ids, ", "))
+		}
 	}
 	head.Task, head.PlanMode, head.ForkOf = from.Boulder.Task, from.Boulder.PlanMode, &f
 	head.DoneWhen, head.Checks, head.Loop = from.Boulder.DoneWhen, from.Boulder.Checks, from.Boulder.Loop
 	head.Model = cmp.Or(head.Model, from.Boulder.Model)
-	return &plan, inherited(plan, from, f.SubTaskID), nil
+	return &plan, from.Inherited(f.SubTasks), nil
 }
 
 // runnable returns the plan of the original without gates that were not approved there, because the user is not asked
-// again.
-func runnable(from *boulder.State) boulder.Plan {
-	plan := from.Revision.Plan.Clone()
+// again. What is redone after the user has edited it keeps its gates.
+func runnable(from *boulder.State, edited *boulder.Plan, redone []string) boulder.Plan {
+	plan := edited.Clone()
 	sealed := plan.Seal != nil && !plan.Edited()
 	for i := range plan.SubTasks {
 		s := &plan.SubTasks[i]
+		why := boulder.Edited(&from.Revision.Plan, edited, s.ID)
+		if slices.Contains(redone, s.ID) && slices.Contains(why, boulder.ReasonEdited) {
+			continue
+		}
 		hint := func(gate string) bool { return slices.Contains(from.SubTask(s.ID).GateHints, gate) }
 		s.Gates, s.NoWorse = slices.DeleteFunc(s.Gates, hint), slices.DeleteFunc(s.NoWorse, hint)
 	}
@@ -228,22 +234,4 @@ func runnable(from *boulder.State) boulder.Plan {
 		plan.Seal.Hash = plan.Hash() // dropping gates is not an edit by the user
 	}
 	return plan
-}
-
-// inherited returns the results that a fork takes over: those of completed sub-tasks other than first that depend on
-// such sub-tasks only. It works in rounds, because a plan may list a sub-task before its dependencies.
-func inherited(plan boulder.Plan, from *boulder.State, first string) map[string]boulder.Inherited {
-	results := map[string]boulder.Inherited{}
-	redone := func(id string) bool { _, ok := results[id]; return !ok }
-	for grown := true; grown; {
-		grown = false
-		for _, s := range plan.SubTasks {
-			t := from.SubTask(s.ID)
-			if redone(s.ID) && s.ID != first && t.Status == boulder.SubTaskCompleted && !slices.ContainsFunc(s.DependsOn, redone) {
-				results[s.ID] = boulder.Inherited{Summary: t.Summary, Output: t.Output, Files: t.Files, Baseline: t.Baseline}
-				grown = true
-			}
-		}
-	}
-	return results
 }

@@ -162,7 +162,15 @@ func (r *run) begin() error {
 	if err := r.propose(given.Plan); err != nil || head.AskPlan && r.req.Fork == nil {
 		return err
 	}
-	return r.adopt(given, results)
+	if err := r.adopt(given, results); err != nil || r.req.Fork == nil || r.req.Note == "" {
+		return err
+	}
+	for _, id := range r.req.Fork.SubTasks {
+		if err := r.apply(boulder.Noted{SubTaskID: id, Text: r.req.Note}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // resume continues a stored boulder, with the budgets of the request.

@@ -181,7 +181,7 @@ func TestForkRunsInheritedGates(t *testing.T) {
 		if !test.verifies {
 			r.cfg.Runner = v.server
 		}
-		events, err := r.request(orchestrator.Request{Fork: &boulder.Fork{BoulderID: "b1", SubTaskID: "b"}})
+		events, err := r.request(orchestrator.Request{Fork: &boulder.Fork{BoulderID: "b1", SubTasks: []string{"b"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

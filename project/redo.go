@@ -147,8 +147,8 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 	}
 }
 
-// PrepareRedo works out a redo without changing anything, or returns nil if nothing is out of date. An impossible redo
-// is an error that wraps [boulder.ErrRefused]. of needs all events.
+// PrepareRedo works out a redo without changing anything, or returns nil if nothing is out of date. If the boulder cannot
+// do it but a new one can, see [ForkRequest]. An impossible redo is an error that wraps [boulder.ErrRefused]. of needs all events.
 func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *boulder.Redoing, err error) {
 	if err := p.lockFiles(ctx); err != nil {
 		return nil, err
@@ -173,11 +173,24 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *b
 			redone.SubTasks = append(redone.SubTasks, t.ID)
 		}
 	}
-	if err = r.After.Redoable(redone.SubTasks); err != nil {
+	err = r.After.Redoable(redone.SubTasks)
+	anew := errors.Is(err, boulder.ErrAnew)
+	switch {
+	case err != nil && !anew:
 		return r, fmt.Errorf("%w: %w", boulder.ErrRefused, err)
+	case anew && (what.NoDependents || what.Files == boulder.FilesRevert):
+		return r, fmt.Errorf("%w: %w, which begins with your files as they are, and redoes what depends on what is redone",
+			boulder.ErrRefused, err)
+	case anew:
+		r.Anew = err.Error()
 	}
 	if redone.Plan, err = p.editedPlan(b, redone); err != nil {
 		return r, err
+	}
+	if anew {
+		redone.Files = boulder.FilesKeep
+		r.Order = boulder.Order{Redone: redone, Text: p.Clean("The note", what.Note)[0]}
+		return r, nil
 	}
 	redone.Files = cmp.Or(what.Files, boulder.FilesRevert)
 	if !b.Boulder.Isolated() && redone.Files == boulder.FilesRevert {
@@ -269,6 +282,20 @@ func (p *Project) takeBack(ctx context.Context, s *boulder.State, ids []string) 
 		}
 	}
 	return paths, "", nil
+}
+
+// ForkRequest is the request for the new boulder of a redo, if [boulder.Redoing] asks for one. It has the settings of the
+// original, and its budgets anew.
+func ForkRequest(of *boulder.Snapshot, r *boulder.Redoing) Request {
+	b, redone := &of.Boulder, r.Order.Redone
+	return Request{
+		Fork: &boulder.Fork{BoulderID: b.ID, SubTasks: redone.SubTasks}, Note: r.Order.Text,
+		Plan: &cmp.Or(redone.Plan, of.Revision).Plan,
+		Settings: boulder.Settings{
+			PlanFile: b.PlanFile, AskReplans: b.AskReplans, Isolation: b.Isolation, CleanBase: b.CleanBase,
+			Diverted: b.Diverted, Agent: b.Agent, Budget: b.Budget,
+		},
+	}
 }
 
 // OrderRedo gives the order, and says which process carries it out; "" if none runs the boulder. Before that it

@@ -197,12 +197,8 @@ func (r *Report) next() []Step {
 		case r.Base != "" && len(r.Files) > 0:
 			add("look at what was changed", "manager diff -b %s", r.BoulderID)
 		}
-		undone := slices.IndexFunc(r.SubTasks, func(s SubTask) bool {
-			return !s.Holds() && s.Status != boulder.SubTaskSkipped
-		})
-		if r.Status != boulder.Completed && undone >= 0 && !r.closed {
-			add("redo what is not done and keep what is done", "manager run --fork %s --from %s", r.BoulderID,
-				r.SubTasks[undone].ID)
+		if undone := r.undone(); r.Status != boulder.Completed && undone != "" && !r.closed {
+			add("redo what is not done and keep what is done", "manager redo%s -b %s", undone, r.BoulderID)
 		}
 	default:
 		steps = append(append(steps, r.retried()...), r.Resumed())
@@ -222,6 +218,20 @@ func (r *Report) next() []Step {
 		}
 	}
 	return steps
+}
+
+// undone names what a redo has to name for all that is not done: what does not hold, and one that is not completed, with
+// which the others come.
+func (r *Report) undone() (ids string) {
+	open := false
+	for _, s := range r.SubTasks {
+		if s.Holds() || s.Status == boulder.SubTaskSkipped || s.Status != boulder.SubTaskCompleted && open {
+			continue
+		}
+		open = open || s.Status != boulder.SubTaskCompleted
+		ids += " " + s.ID
+	}
+	return ids
 }
 
 // Counts returns the tally, as "4 of 6 sub-tasks completed (1 with a red gate), 1 failed, 1 blocked".

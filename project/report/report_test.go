@@ -29,7 +29,7 @@ func TestNext(t *testing.T) {
 		"completed outside git": {report.Input{Boulder: boulder.Boulder{Status: boulder.Completed}}, ""},
 		"failed": {
 			report.Input{Boulder: boulder.Boulder{Status: boulder.Partial}, SubTasks: one("failed")},
-			"manager run --fork id --from b | manager show id --why b",
+			"manager redo b -b id | manager show id --why b",
 		},
 		"failed, elsewhere": {
 			report.Input{Boulder: boulder.Boulder{Status: boulder.Partial, Settings: boulder.Settings{Engine: "temporal"}}, SubTasks: one("failed")},

@@ -119,6 +119,7 @@ func switches() map[string]*bool {
 
 // gone says what to use instead of flags that older versions had.
 var gone = map[string]string{
+	"run --fork":       "`manager redo SUBTASK -b BOULDER` begins a new boulder where the old one is over",
 	"replay --limits":  "`manager replay --check` compares the decisions of a log with those made now",
 	"replay --rejudge": "`manager export` has the evidence of each turn, for a judge of your own",
 }

@@ -265,7 +265,7 @@ func toSteer(ctx context.Context, r *project.Access, ref string, o *boulder.Orde
 	case err != nil:
 		return d, err
 	case d.Boulder.Status.Terminal() && o.Do == boulder.OrderRetry && o.SubTaskID != "":
-		return d, usagef("boulder %s is over (%s): try the sub-task again in a new one with `manager run --fork %[1]s --from %[3]s`",
+		return d, usagef("boulder %s is over (%s): try the sub-task again in a new one with `manager redo %[3]s -b %[1]s`",
 			d.Boulder.ID, d.Boulder.Status, o.SubTaskID)
 	case d.Boulder.Status.Terminal():
 		return d, usagef("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)
@@ -292,6 +292,9 @@ func (a *app) newRedoCmd() *cobra.Command {
 		Long: `Has completed sub-tasks done again in fresh sessions, with what the plan file says of them now, and runs the boulder,
 which may be over. Their earlier attempts, verdicts and costs stay visible. What depends on them is done again only if they
 come out differently: another result for it, or another change. On a terminal it shows that first, and asks.
+
+If the boulder was cancelled, its results have landed, it is over without having completed them, or it took them over from
+another one, a new boulder does that on the present files. It keeps the results that do not depend on them.
 
 What a sub-task changed is taken back before it begins where that merges with what came later, and else stays (--files says
 which it has to be). In an isolated run the results are rebuilt from before it; those of others are applied and tested again.
@@ -385,6 +388,9 @@ func (a *app) runRedo(ctx context.Context, redo project.Redo, dryRun bool, args 
 			return err
 		}
 	}
+	if r.Anew != "" {
+		return a.runFork(ctx, b, r)
+	}
 	by, err := a.OrderRedo(ctx, b, r.Order)
 	if err != nil || by != "" {
 		a.note("%s", by)
@@ -392,4 +398,22 @@ func (a *app) runRedo(ctx context.Context, redo project.Redo, dryRun bool, args 
 	}
 	a.yes = true
 	return a.runResume(ctx, []string{b.Boulder.ID})
+}
+
+// runFork has a new boulder redo what the boulder cannot: in the project's server if one runs, else here.
+func (a *app) runFork(ctx context.Context, b *boulder.Snapshot, r *boulder.Redoing) error {
+	if err := a.connectToRun(ctx); err != nil {
+		return err
+	}
+	if there, err := a.Dial(ctx); err == nil {
+		a.detach = there.Holder.Serves
+		there.Close()
+	}
+	a.yes = true
+	req := project.ForkRequest(b, r)
+	(&approver{app: a}).setApproval(&req, req.AskReplans)
+	return a.run(ctx, &req, func(*project.State) error {
+		a.warnOfMissing(ctx, req.Plan)
+		return nil
+	})
 }

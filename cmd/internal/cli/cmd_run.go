@@ -28,7 +28,7 @@ type runOptions struct {
 	taskFlags
 	edit, allowStale, onClean bool
 	isolation                 boulder.Isolation
-	fork, engine              string
+	engine                    string
 }
 
 func (a *app) newRunCmd() *cobra.Command {
@@ -49,16 +49,12 @@ a gate is red · 4 stopped, waiting for the user: a question, a budget, a new pl
 		Example: `  manager run
   manager run "Add dark mode" --model anthropic/claude-sonnet-4-5
   manager run feature.yaml --yes --budget cost=5,time=8h
-  manager run feature.yaml --detach
-  manager run --fork 01kakq --from docs`,
+  manager run feature.yaml --detach`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
 	}
 	o.registerPlan(cmd)
 	a.shared(cmd, "agent", "attach", "budget", "blockers", "lock-timeout", "yes", "approve-replans", "detach")
-	cmd.Flags().Lookup("from").Usage += "; with --fork, the sub-task to start from"
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
-	cmd.Flags().StringVar(&o.fork, "fork", "",
-		"run the plan of `BOULDER` again as a new boulder, from the sub-task of --from; results that do not depend on it are kept")
 	constFlag(cmd, &o.isolation, boulder.IsolationAlways, "isolate",
 		"have each sub-task work in a slot, a copy of its own; results are tested together, and land with 'manager land'")
 	constFlag(cmd, &o.isolation, boulder.IsolationOff, "in-place",
@@ -80,13 +76,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		Base: a.Base(), Model: a.opts.Model, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
 		Isolation: o.isolation, CleanBase: o.onClean, Engine: o.engine,
 	}}
-	var path string
-	var err error
-	if o.fork != "" {
-		req.Fork, err = o.forked(ctx, a, args)
-	} else {
-		path, err = o.read(ctx, a, args, &req)
-	}
+	path, err := o.read(ctx, a, args, &req)
 	if err != nil {
 		return err
 	}
@@ -95,9 +85,6 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	ask.setApproval(&req, a.approveReplans)
 	return a.run(ctx, &req, func(*project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
-		if req.Fork != nil {
-			return nil
-		}
 		if err := a.CheckCriteria(ctx, done, req.Plan); err != nil || req.Plan == nil {
 			return err
 		}
@@ -190,33 +177,6 @@ func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 			look(line, "("+a.Config().Place(key, i)+")")
 		}
 	}
-}
-
-// forked resolves --fork and --from, and refuses flags that do not go with them.
-func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulder.Fork, error) {
-	switch {
-	case len(args) > 0:
-		return nil, usagef("--fork runs the plan of a boulder, so it takes no task and no plan file")
-	case o.from == "":
-		return nil, usagef("--fork needs the sub-task to start from: --from SUBTASK")
-	case len(o.doneWhen) > 0:
-		return nil, usagef("a fork is done when the original was, so --done-when does not go with it")
-	case o.list || o.mode != "" || o.edit || len(o.constraints) > 0:
-		return nil, usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
-			" --constraint do not go with it")
-	}
-	detail, err := a.Snapshot(ctx, o.fork)
-	if err != nil {
-		return nil, err
-	}
-	detail.SubTasks = slices.DeleteFunc(detail.SubTasks, func(t *boulder.SubTask) bool {
-		return t.Status == boulder.SubTaskSuperseded
-	})
-	t, err := findSubTask(detail, o.from)
-	if err != nil {
-		return nil, err
-	}
-	return &boulder.Fork{BoulderID: detail.Boulder.ID, SubTaskID: t.ID}, nil
 }
 
 // shared adds some of the flags that several commands have.

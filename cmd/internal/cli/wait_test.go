@@ -165,6 +165,6 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, project, exitPartial, []string{"wait"}, "is partial")
-	expect(t, project, exitOK, []string{"report"}, "--why icons", "!--fork")
+	expect(t, project, exitOK, []string{"report"}, "--why icons", "!manager redo")
 	expect(t, project, exitError, []string{"redo", "toggle"}, "temporal begins it no more: start another one")
 }

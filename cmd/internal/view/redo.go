@@ -21,7 +21,9 @@ type Redo struct {
 	Usage     boulder.Usage `json:"usage"`           // so far, of the sub-tasks that are redone
 	Worked    int64         `json:"worked_ms"`       // of the same sub-tasks
 	Note      string        `json:"note,omitempty"`
-	DryRun    bool          `json:"dry_run"`
+	// NewBoulder is why a new boulder does it, on the present files; empty: the boulder itself does.
+	NewBoulder string `json:"new_boulder,omitempty"`
+	DryRun     bool   `json:"dry_run"`
 
 	isolated bool
 }
@@ -51,7 +53,11 @@ func NewRedo(before *boulder.Snapshot, r boulder.Redoing, dryRun bool) *Redo {
 	o := r.Order.Redone
 	v := &Redo{
 		Type: "redo-preview", BoulderID: before.Boulder.ID, Files: o.Files, Paths: r.Paths, Why: r.Why, Note: r.Order.Text, DryRun: dryRun,
-		isolated: before.Boulder.Isolated(),
+		NewBoulder: r.Anew, isolated: before.Boulder.Isolated(),
+	}
+	var kept map[string]boulder.Inherited
+	if r.Anew != "" {
+		kept = r.After.Inherited(o.SubTasks)
 	}
 	for _, was := range before.SubTasks {
 		t := r.After.SubTask(was.ID)
@@ -60,6 +66,13 @@ func NewRedo(before *boulder.Snapshot, r boulder.Redoing, dryRun bool) *Redo {
 		case slices.Contains(o.SubTasks, t.ID):
 			row = redoRow{t.ID, "redo", o.Reasons[t.ID], reasonText(o.Reasons[t.ID])}
 			v.Usage, v.Worked = v.Usage.Add(was.Usage), v.Worked+was.Worked.Milliseconds()
+		case was.Status == boulder.SubTaskSuperseded:
+			continue
+		case r.Anew != "":
+			if _, keeps := kept[t.ID]; !keeps {
+				row.Do, row.Why = "redo", text.If(was.Status == boulder.SubTaskCompleted, "depends on what is redone")+
+					text.If(was.Status != boulder.SubTaskCompleted, "is "+string(was.Status))
+			}
 		case was.Status != boulder.SubTaskCompleted:
 			continue
 		case t.Standing == boulder.StandingPerhaps:
@@ -88,12 +101,17 @@ func needed(s *boulder.State, t *boulder.SubTask) string {
 
 // Print writes the report for people.
 func (r *Redo) Print(o page.Out) {
+	if r.NewBoulder != "" {
+		o.Say(o.Plain(r.NewBoulder), ", with your files as they are.")
+	}
 	var rows [][]string
 	for _, row := range r.SubTasks {
 		rows = append(rows, []string{row.Do, row.ID, row.Why})
 	}
 	how := "what it changed stays, and its next session finds it"
 	switch {
+	case r.NewBoulder != "":
+		how = "stay as they are; the new boulder begins with them"
 	case r.isolated && r.Files == boulder.FilesRevert:
 		how = "the results are rebuilt from before it; the old ones stay under refs/manager/" + r.BoulderID
 	case r.Files == boulder.FilesKeep:

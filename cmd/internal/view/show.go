@@ -65,7 +65,7 @@ func (s *Show) Print(o page.Out) {
 	b := s.Boulder
 	fork, loop := "", ""
 	if f := b.ForkOf; f != nil {
-		fork = f.BoulderID + ", from " + f.SubTaskID + " on"
+		fork = f.BoulderID + ", from " + strings.Join(f.SubTasks, ", ") + " on"
 	}
 	if l := b.Loop; l != nil {
 		loop = fmt.Sprintf("at most %s, ends after %s without progress",

@@ -208,6 +208,9 @@ func (s *Site) redoNow(r *http.Request) (said string, err error) {
 	case redo == nil:
 		return "", errors.New("nothing is out of date")
 	}
+	if redo.Anew != "" {
+		return s.fork(ctx, &b, redo)
+	}
 	said, err = s.OrderRedo(ctx, &b, redo.Order)
 	if err == nil && said == "" {
 		if said, err = s.resume(ctx, id); err != nil {
@@ -215,4 +218,23 @@ func (s *Site) redoNow(r *http.Request) (said string, err error) {
 		}
 	}
 	return said, err
+}
+
+// fork has a server begin the new boulder that redoes what this one cannot.
+func (s *Site) fork(ctx context.Context, b *boulder.Snapshot, redo *boulder.Redoing) (said string, err error) {
+	command := fmt.Errorf("a new boulder has to redo it, and no process is there that could run it: type `manager redo %s -b %s`"+
+		" in a terminal", strings.Join(redo.Order.Redone.SubTasks, " "), b.Boulder.ID)
+	there, err := s.Dial(ctx)
+	if err != nil {
+		return "", command
+	}
+	defer there.Close()
+	if !there.Holder.Serves {
+		return "", command
+	}
+	id, err := there.Submit(ctx, project.ForkRequest(b, redo))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Process %d redoes it in boulder %s.", there.Holder.PID, id), nil
 }

@@ -134,7 +134,8 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 	p.add("orders", "", s.html("orders", map[string]any{
 		"B": b, "T": t, "Open": !b.Status.Terminal() && !t.Status.Terminal(), "Retry": !b.Status.Terminal() &&
 			!slices.Contains([]boulder.SubTaskStatus{boulder.SubTaskCompleted, boulder.SubTaskSkipped, boulder.SubTaskSuperseded}, t.Status),
-		"Done": t.Status == boulder.SubTaskCompleted, "Redo": t.Status == boulder.SubTaskCompleted && !b.Closed(),
+		"Done": t.Status == boulder.SubTaskCompleted, "Redo": !b.Closed() &&
+			(t.Status == boulder.SubTaskCompleted || b.Status.Terminal() && t.Status != boulder.SubTaskSuperseded),
 	}))
 	s.asks(p, read.Raised(), read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
 	s.addWhy(p, read, t)

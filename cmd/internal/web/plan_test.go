@@ -172,6 +172,13 @@ func TestRedo(t *testing.T) {
 	if strings.Contains(b.get("/b/"+sample.ID), "Redo what is out of date") {
 		t.Error("a boulder without results offers to redo them")
 	}
+	late := sample.New(t, "01k3late")
+	late.Play()
+	late.Finish()
+	storeIn(t, dir, late)
+	says(t, b.get("/b/01k3late/t/icons"), "Redo it…")
+	says(t, b.get("/b/01k3late/redo?task=icons"), "a new boulder has to redo it, with your files as they are", "Redo this")
+	post("/b/01k3late/redo", url.Values{"task": {"icons"}}, "no process is there that could run it: type `manager redo icons -b 01k3late`")
 	over := sample.New(t, "01k3over")
 	over.State.Boulder.Engine = "temporal" // whose runs cannot be redone
 	over.Play()

@@ -219,7 +219,8 @@ func (c *computing) allOver() Action {
 }
 
 // unverified returns the completed sub-tasks whose gates have to rerun, because other work ended after them, and the
-// sub-task that ended last. In an isolated boulder they rerun if any gate has not passed on the tip's tree.
+// sub-task that ended last. In an isolated boulder they rerun if any gate has not passed on the tip's tree, or belongs to
+// what a fork took over, of which no run is recorded.
 func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTask) {
 	l, all := &s.Boulder.Line, s.Boulder.IntegrationGates
 	for _, t := range s.SubTasks {
@@ -234,8 +235,10 @@ func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTa
 			gated, all = append(gated, t), slices.Concat(all, gates)
 		}
 	}
+	takenOver := func(t *boulder.SubTask) bool { return t.Attempts == 0 && len(t.Unverified()) > 0 }
 	switch {
-	case s.Boulder.Isolated() && !slices.ContainsFunc(all, func(command string) bool { return !l.Passed(command, l.Tree) }):
+	case s.Boulder.Isolated() && !slices.ContainsFunc(gated, takenOver) &&
+		!slices.ContainsFunc(all, func(command string) bool { return !l.Passed(command, l.Tree) }):
 		return nil, nil
 	case s.Boulder.Isolated():
 		return gated, nil
