@@ -38,6 +38,7 @@ var eventTypes = []eventType{
 	event("replan-proposed", false, (*State).replanProposed),
 	event("replan", true, (*State).replanned),
 	event("replan-refused", false, (*State).replanRefused),
+	event("request-checked", true, (*State).requestChecked),
 	event("budget-set", false, (*State).budgetSet),
 	event("budget", true, (*State).budgetWarning),
 	ofAttempt("parked", true, (*State).parked),
@@ -270,6 +271,6 @@ func (s *State) taskComplete(_ *Event, b TaskComplete) error {
 	case s.Boulder.Replan != nil:
 		return fmt.Errorf("replan %d is being made", s.Boulder.Replans)
 	}
-	s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary = b.Status, "", b.Summary
+	s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary, s.Boulder.Answer = b.Status, "", b.Summary, b.Answer
 	return nil
 }

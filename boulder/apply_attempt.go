@@ -99,7 +99,11 @@ func (s *State) progress(e *Event, b SubTaskProgress) error {
 	return nil
 }
 
-const maxFiles = 500 // bounds [SubTask.Files]
+// Bounds of [SubTask.Files] and [SubTask.Changes].
+const (
+	maxFiles   = 500
+	maxChanges = 50
+)
 
 func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	if o.Turn.Number != b.Turn {
@@ -118,9 +122,13 @@ func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	o.SubTask.GateRuns, o.SubTask.Tree, o.SubTask.Transcript = nil, b.Evidence.Diff.Tree, b.Evidence.Transcript
 	o.SubTask.Work, o.SubTask.Integrated = cmp.Or(b.Evidence.Diff.Commit, o.SubTask.Work), ""
 	o.SubTask.changed(e.Seq, b.Evidence.Diff)
+	o.SubTask.Changes = nil
 	for _, f := range b.Evidence.Diff.Files {
 		if f.Own && len(o.SubTask.Files) < maxFiles {
 			addTo(&o.SubTask.Files, f.Path)
+		}
+		if (f.Own || b.Evidence.Diff.Commands) && len(o.SubTask.Changes) < maxChanges {
+			o.SubTask.Changes = append(o.SubTask.Changes, f)
 		}
 	}
 	return nil
@@ -335,7 +343,7 @@ func (s *State) completed(t *SubTask, last *Turn) {
 	}
 	s.raiseBaseline(t, last.Evidence)
 	v := cmp.Or(last.Verdict, &Verdict{})
-	t.Remaining = v.Remaining
+	t.Remaining, t.Answer = v.Remaining, v.Answer
 	if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the remaining plan is wrong
 		wish := Replanning{AttemptRef: AttemptRef{SubTaskID: t.ID}, Reason: v.ReplanReason}
 		s.Boulder.Wanted = append(slices.Clip(s.Boulder.Wanted), wish)

@@ -19,6 +19,9 @@ func (s *State) Remainder(id string) []string {
 }
 
 func (s *State) replanStarted(_ *Event, b ReplanStarted) error {
+	if len(b.Missing) > 0 {
+		return s.extensionStarted(b)
+	}
 	switch {
 	case s.Boulder.Status != Running && s.Boulder.Status != Paused: // a turn that ended during a pause may ask for one
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
@@ -54,7 +57,7 @@ func (s *State) planTrouble(_ *Event, b PlanTrouble) error {
 	switch r := s.Boulder.Replan; {
 	case r != nil:
 		faults, r.Proposed = &r.PlanFaults, nil
-	case s.Boulder.Status != Planning:
+	case s.Boulder.Status != Planning && (len(s.SubTasks) == 0 || !s.AllOver()): // in the end the request is checked
 		return fmt.Errorf("no plan is being made")
 	}
 	if !b.Uncounted {
@@ -116,7 +119,9 @@ func (s *State) replanned(e *Event, b Replanned) error {
 				t.Replaces = c.From
 			}
 		}
-		t.Line = s.First(s.byID[s.predecessor(r, t)]).ID
+		if !r.Extension() {
+			t.Line = s.First(s.byID[s.predecessor(r, t)]).ID
+		}
 	}
 	s.supersede(e, r, b.Plan.Number)
 	s.Boulder.Tried = append(slices.Clone(s.Boulder.Tried), SpecsHash(b.SubTasks))

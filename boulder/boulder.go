@@ -66,15 +66,18 @@ type Boulder struct {
 	Turns     int64 `json:"turns,omitempty"`
 	TurnUsage Usage `json:"turn_usage,omitzero"`
 
-	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan
+	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan, or while the request is checked
 
-	Replans   int                 `json:"replans,omitempty"`   // started so far
-	Wanted    []Replanning        `json:"wanted,omitempty"`    // replans that verdicts on completed sub-tasks asked for
-	Replan    *Replanning         `json:"replan,omitempty"`    // the replan in progress
-	Tried     []string            `json:"tried,omitempty"`     // [SpecsHash] of each replaced part and of its replacement
-	Cooldowns map[string]Cooldown `json:"cooldowns,omitempty"` // by model
-	NewFacts  []string            `json:"new_facts,omitempty"` // noted by judges, oldest first; at most 30
-	Warned    []string            `json:"warned,omitempty"`    // keys of the [BudgetWarning] events
+	Replans    int                 `json:"replans,omitempty"`    // started so far
+	Extensions int                 `json:"extensions,omitempty"` // likewise, to add what was missing of the request
+	Check      *RequestCheck       `json:"check,omitempty"`      // the newest; see [Boulder.Checked]
+	CheckedAt  int                 `json:"checked_at,omitempty"` // Attempts when it was stored
+	Wanted     []Replanning        `json:"wanted,omitempty"`     // replans that verdicts on completed sub-tasks asked for
+	Replan     *Replanning         `json:"replan,omitempty"`     // the replan in progress
+	Tried      []string            `json:"tried,omitempty"`      // [SpecsHash] of each replaced part and of its replacement
+	Cooldowns  map[string]Cooldown `json:"cooldowns,omitempty"`  // by model
+	NewFacts   []string            `json:"new_facts,omitempty"`  // noted by judges, oldest first; at most 30
+	Warned     []string            `json:"warned,omitempty"`     // keys of the [BudgetWarning] events
 
 	Left       []LeftSession `json:"left,omitempty"`  // sessions that may still be running although their attempts ended
 	Notes      []Note        `json:"notes,omitempty"` // from the user, oldest first; at most 30
@@ -83,7 +86,8 @@ type Boulder struct {
 	ForkOf     *Fork         `json:"fork_of,omitempty"`
 	ArchivedAt time.Time     `json:"archived_at,omitzero"` // when it was hidden from `manager list`
 
-	Usage     Usage     `json:"usage"` // attempts and ledger calls together
+	Usage     Usage     `json:"usage"`            // attempts and ledger calls together
+	Answer    string    `json:"answer,omitempty"` // of [TaskComplete], as is the summary
 	Summary   string    `json:"summary,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -151,6 +155,7 @@ const (
 	UsagePlan    = "plan"
 	UsageReplan  = "replan"
 	UsageJudge   = "judge"
+	UsageCheck   = "check"
 	UsageAttempt = "attempt"
 )
 
@@ -213,11 +218,12 @@ func (u Usage) Tokens() int64 { return plus(u.Input, u.Output) }
 // Replanning is a counted replan in progress. A crash keeps it: a resume asks again, without counting.
 type Replanning struct {
 	// AttemptRef is the attempt whose failure asks for it; the attempt stays open until the new plan is adopted.
-	// Attempt 0: the sub-task was completed, but its result invalidates the remaining plan.
+	// Attempt 0: the sub-task was completed, but its result invalidates the remaining plan. Zero: an extension.
 	AttemptRef
 	Reason string `json:"reason"`
 	// Replaces are the ids of the sub-tasks to be replaced, in plan order.
 	Replaces []string `json:"replaces"`
+	Missing  []string `json:"missing,omitempty"` // see [ReplanStarted]
 	PlanFaults
 	Proposed *Replacement `json:"proposed,omitempty"` // awaits the user's approval
 }

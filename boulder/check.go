@@ -59,6 +59,12 @@ func (s *State) checkReplans(bad func(string, ...any)) {
 	if r == nil {
 		return
 	}
+	if r.Extension() {
+		if r.AttemptRef != (AttemptRef{}) || len(r.Replaces) > 0 {
+			bad("extension %d is of a sub-task, or replaces something", s.Boulder.Extensions)
+		}
+		return
+	}
 	t := s.byID[r.SubTaskID]
 	switch o := s.Open(r.SubTaskID); {
 	case r.Attempt != 0 && (o == nil || o.Attempt.AttemptRef != r.AttemptRef):

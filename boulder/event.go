@@ -234,12 +234,14 @@ type Cooled struct {
 // ReplanStarted counts a replan and names the failure behind it. Committed before the Task Ledger is asked.
 type ReplanStarted struct {
 	AttemptRef          // as in [Replanning]
-	Number     int      `json:"number"` // from 1, within the run
+	Number     int      `json:"number"` // from 1, within the run; extensions are counted by themselves
 	Reason     string   `json:"reason"`
 	Replaces   []string `json:"replaces"`
+	Missing    []string `json:"missing,omitempty"` // of the request: an extension, which replaces nothing, of no sub-task
 }
 
-// PlanTrouble is a fault while asking the Task Ledger for a plan or a replan, which is repeated at NotBefore.
+// PlanTrouble is a fault while asking a ledger for a plan or a replan, or whether the request is met; it is asked again at
+// NotBefore.
 type PlanTrouble struct {
 	Reason    string    `json:"reason"`
 	NotBefore time.Time `json:"not_before"`
@@ -260,7 +262,8 @@ type Replanned struct {
 	Revision   int         `json:"revision"`
 	Added      []PlannedIn `json:"added"`
 	Changed    []Change    `json:"changed"`
-	Removed    []string    `json:"removed"` // ids of sub-tasks without a successor
+	Removed    []string    `json:"removed"`           // ids of sub-tasks without a successor
+	Missing    []string    `json:"missing,omitempty"` // of the request: an extension, which only adds
 
 	Plan     PlanRevision `json:"plan,omitzero" log:"only"`
 	SubTasks []Spec       `json:"sub_tasks,omitempty" log:"only"` // the new ones
@@ -340,7 +343,7 @@ type Archived struct {
 type UsageReport struct {
 	SubTaskID string `json:"sub_task_id,omitempty"`
 	Attempt   int    `json:"attempt,omitempty"`
-	Source    string `json:"source"` // plan | replan | judge | attempt
+	Source    string `json:"source"` // plan | replan | judge | check | attempt
 	Model     string `json:"model,omitempty"`
 	Usage     Usage  `json:"usage"`
 }
@@ -353,7 +356,7 @@ type SubTaskDone struct {
 	Status    SubTaskStatus `json:"status"`
 
 	AttemptStatus AttemptStatus `json:"attempt_status"` // final status of the attempt
-	Output        string        `json:"output,omitempty" log:"only"`
+	Output        string        `json:"output_data,omitempty"`
 	ByUser        bool          `json:"by_user,omitempty"` // the user skipped or cancelled it
 	Blocked       []string      `json:"blocked,omitempty"` // dependents that can no longer run; set by Apply
 	Kept          []string      `json:"kept,omitempty"`    // dependents whose results stand ([Redone]); set by Apply
@@ -362,9 +365,15 @@ type SubTaskDone struct {
 // TaskComplete ends the boulder.
 type TaskComplete struct {
 	AllCompleted bool   `json:"all_completed"`
-	Summary      string `json:"summary"`
+	Answer       string `json:"answer"`  // what the user asked for, or what there is now; the summary if no model wrote it
+	Summary      string `json:"summary"` // made of the records
 	Status       Status `json:"status"`
-	Usage        Usage  `json:"usage"`
+	// Request are the things that the request asks for, as far as a model checked them after all work.
+	Request []RequestRow `json:"request,omitempty"`
+	Missing []string     `json:"missing,omitempty"` // of the request; then the status is partial
+	// RequestUnchecked: the model gave no usable answer to whether the request is met. The gates alone decided.
+	RequestUnchecked bool  `json:"request_unchecked,omitempty"`
+	Usage            Usage `json:"usage"`
 }
 
 var typesByName, typesByBody = func() (map[string]eventType, map[reflect.Type]eventType) {

@@ -295,6 +295,7 @@ type Verdict struct {
 	Summary    string      `json:"summary"`
 	Criteria   []Criterion `json:"criteria,omitempty"`
 	OutputData string      `json:"output_data,omitempty"` // passed on to dependents
+	Answer     string      `json:"answer,omitempty"`      // to the user, if the sub-task is the only one
 	Remaining  []string    `json:"remaining,omitempty"`
 
 	ContinuationPrompt string `json:"continuation_prompt,omitempty"`

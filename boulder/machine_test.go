@@ -148,12 +148,35 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 		return Unparked{SubTaskID: st.ID}
 	case b.Status == Synthesizing:
 		return TaskComplete{Status: rapid.SampledFrom([]Status{Completed, Partial, Failed, Running}).Draw(t, "end")}
+	case len(m.state.SubTasks) > 0 && m.state.AllOver() && b.Status == Running:
+		return m.overall(t)
 	case len(m.state.SubTasks) > 0 && m.state.AllOver():
 		return StatusChanged{Status: Synthesizing}
 	case b.Status == Running && b.Line.Trial:
 		return Isolated{InPlace: rapid.Bool().Draw(t, "in place"), Gates: []TreeGate{{Command: "true", Tree: "t", Passed: true}}}
 	}
 	return StatusChanged{Status: Running}
+}
+
+// overall draws what follows when all sub-tasks are over: a check of the request, an extension, the end.
+func (m *machine) overall(t *rapid.T) Body {
+	b := m.state.Boulder
+	switch check := b.Checked(); {
+	case b.Replan != nil && rapid.Bool().Draw(t, "adopt it"):
+		return m.replanned(t, b.Replan.AttemptRef)
+	case b.Replan != nil: // nothing ends while one is being made
+		return ReplanRefused{AttemptRef: b.Replan.AttemptRef, Reason: "none"}
+	case check == nil && rapid.IntRange(0, 7).Draw(t, "check") == 0:
+		row := RequestRow{Request: "all of it", Evidence: "a file", Met: rapid.Bool().Draw(t, "met")}
+		return rapid.SampledFrom([]Body{
+			RequestChecked{RequestCheck: RequestCheck{Rows: []RequestRow{row}}},
+			RequestChecked{RequestCheck: RequestCheck{Rows: []RequestRow{row}, Missing: []string{"the rest"}}},
+			RequestChecked{RequestCheck: RequestCheck{Unchecked: "no answer"}}, RequestChecked{},
+		}).Draw(t, "checked")
+	case check != nil && len(check.Missing) > 0 && rapid.IntRange(0, 2).Draw(t, "extend") == 0:
+		return ReplanStarted{Number: b.Extensions + 1, Reason: "not met", Missing: check.Missing}
+	}
+	return StatusChanged{Status: Synthesizing}
 }
 
 // attemptEvent draws an event that the attempt's state allows.
@@ -456,7 +479,8 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 		BlockerSettled{SubTaskID: ref.SubTaskID, BlockerID: "B2", Status: BlockerAnswered},
 		m.replanStarted(ref),
 		ReplanStarted{AttemptRef: ref, Number: m.state.Boulder.Replans + turn, Replaces: []string{ref.SubTaskID}},
-		PlanTrouble{NotBefore: m.now.Add(time.Second)}, ReplanProposed{AttemptRef: ref},
+		PlanTrouble{NotBefore: m.now.Add(time.Second)}, ReplanProposed{AttemptRef: ref}, RequestChecked{RequestCheck: RequestCheck{Unchecked: "no answer"}},
+		ReplanStarted{Number: m.state.Boulder.Extensions + 1, Missing: []string{"the rest"}},
 		ReplanRefused{AttemptRef: ref},
 		m.replanned(t, ref),
 		TakenUp{},

@@ -263,7 +263,7 @@ func (s *State) redone(e *Event, b Redone) error {
 		return err
 	}
 	if s.Boulder.Status.Terminal() {
-		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary = Paused, "sub-tasks are to be redone", ""
+		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary, s.Boulder.Answer = Paused, "sub-tasks are to be redone", "", ""
 	}
 	dependents := s.dependentsOfAll(b.SubTasks)
 	moved, tip, tree := s.offLine(b.SubTasks, dependents)
@@ -379,7 +379,7 @@ func (s *State) nextGeneration(t *SubTask, files Files) {
 		t.ExpectsChanges = false // its changes are there already
 	}
 	t.Tries, t.Lost, t.Stalls, t.NeedsUser, t.LastResult, t.EndSeq, t.Track, t.Fresh = 0, 0, 0, 0, "", 0, nil, nil
-	t.Summary, t.Output, t.Remaining, t.Failures, t.Before, t.Achieved, t.Met = "", "", nil, nil, "", "", nil
+	t.Summary, t.Output, t.Answer, t.Remaining, t.Failures, t.Before, t.Achieved, t.Met = "", "", "", nil, nil, "", "", nil
 	t.Snapshot, t.Tree, t.GateRuns, t.Shared, t.Checkpoint = "", "", nil, false, nil
 	t.From, t.Work, t.Repo = "", "", nil
 }
@@ -417,7 +417,7 @@ func (o *Open) standing(e *Event) {
 	o.Attempt.Status = AttemptMonitoring
 	o.Turn.Kind, o.Turn.EndedAt = TurnStanding, e.Time
 	o.Turn.Evidence = &Evidence{Diff: Diff{Tree: t.Tree, Commit: t.Work}, Gates: t.GateRuns}
-	o.Turn.Verdict = &Verdict{Completed: true, Summary: t.Summary, OutputData: t.Output, Remaining: t.Remaining}
+	o.Turn.Verdict = &Verdict{Completed: true, Summary: t.Summary, OutputData: t.Output, Answer: t.Answer, Remaining: t.Remaining}
 }
 
 func (s *State) kept(_ *Event, b Kept) error {

@@ -131,13 +131,16 @@ type SubTask struct {
 	Inputs string `json:"inputs,omitempty"`
 	Change string `json:"change,omitempty"`
 
-	Output    string    `json:"output,omitempty"`    // passed on to dependents
-	Summary   string    `json:"summary,omitempty"`   // what was done, or why not
-	Remaining []string  `json:"remaining,omitempty"` // open points of the verdict that completed it
-	Usage     Usage     `json:"usage"`
-	EndSeq    uint64    `json:"end_seq,omitempty"` // event that ended it; 0 before
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
+	// Changes are the files of its newest turn that are its own or that nobody claims, with their lines; at most 50.
+	Changes   []FileChange `json:"changes,omitempty"`
+	Answer    string       `json:"answer,omitempty"`    // to the user, of the verdict that completed the only sub-task
+	Output    string       `json:"output,omitempty"`    // passed on to dependents
+	Summary   string       `json:"summary,omitempty"`   // what was done, or why not
+	Remaining []string     `json:"remaining,omitempty"` // open points of the verdict that completed it
+	Usage     Usage        `json:"usage"`
+	EndSeq    uint64       `json:"end_seq,omitempty"` // event that ended it; 0 before
+	CreatedAt time.Time    `json:"created_at"`
+	UpdatedAt time.Time    `json:"updated_at"`
 }
 
 // Checkpoint is the place of a sub-task's last edit.

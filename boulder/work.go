@@ -33,6 +33,8 @@ type JudgeRequest struct {
 	Scope       Scope    // of the boulder
 	RulesFirst  bool     // ask no model if the rules alone find the turn incomplete
 	Rest        []string // subjects of at most 20 other unfinished sub-tasks: what the plan still covers
+	// Whole is the request, word for word, if this is the only sub-task: the verdict is then also the check of the request.
+	Whole string
 }
 
 // ReplanRequest is the input for a replan.
@@ -50,6 +52,8 @@ type ReplanRequest struct {
 	Kept        []SubTask // at most 20 others unfinished; they stay, and new ones may depend on them
 	Taken       []string  // existing ids, in any state
 	Earlier     []string  // [SpecsHash] of earlier plans, not to be repeated
+	// Missing of the request: then nothing is replaced, Failed is zero, and 1-3 sub-tasks for this are added.
+	Missing []string
 }
 
 // Replacement is the answer to a [ReplanRequest]: new sub-tasks with new ids, valid together with Done and Kept.

@@ -14,7 +14,7 @@ import (
 func (r *run) events(action schedule.Action) []boulder.Body {
 	switch a := action.(type) {
 	case schedule.Finish:
-		if r.toVerify(a) || r.busy(integrateRef) { // the tip's ref may be moving
+		if r.toVerify(a) || a.Check || r.busy(integrateRef) { // the tip's ref may be moving
 			return nil
 		}
 		return finished(r.state, a.Status)

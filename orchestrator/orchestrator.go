@@ -126,8 +126,10 @@ func New(cfg Config) (*Orchestrator, error) {
 	o.runs.left = map[string]boulder.Cooldown{}
 	o.stop, o.cancel = context.WithCancel(context.Background())
 	if cfg.Planner == nil {
-		o.limits.Replans = 0
+		o.limits.Replans, o.limits.Extensions = 0, 0
 	}
+	_, checks := cfg.Judge.(Checker)
+	o.limits.Unchecked = !checks
 	if err := o.limits.Validate(); err != nil {
 		return nil, fmt.Errorf("orchestrator: Config.Limits: %w", err)
 	}
@@ -184,6 +186,7 @@ type ApproveReplan func(ctx context.Context, p ReplanProposal) (gates bool, err 
 type ReplanProposal struct {
 	Number              int // of the replan within the run, from 1
 	Reason              string
+	Missing             []string          // of the request: an extension, which only adds, with a number of its own
 	Replaced            []boulder.SubTask // sub-tasks that it removes, in plan order
 	boulder.Replacement                   // what takes their place
 }

@@ -12,10 +12,10 @@ type Planner interface {
 	// has [boulder.OriginFallback]. An error means that no model could be asked; it wraps [boulder.ErrFatal] if a retry
 	// cannot help.
 	Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error)
-	// Replan replans what remains of a plan. It may be called again for the same replan after a crash or
-	// [boulder.ErrTrouble]. The new sub-tasks are valid together with the done and the kept ones. An error wraps
-	// [boulder.ErrTrouble] or [boulder.ErrFatal] if no model could be asked; any other counts as [boulder.ErrNoNewPlan]:
-	// nothing new came.
+	// Replan replans what remains of a plan, or adds what is Missing of the request. It may be called again for the same
+	// replan after a crash or [boulder.ErrTrouble]. The new sub-tasks are valid together with the done and the kept ones.
+	// An error wraps [boulder.ErrTrouble] or [boulder.ErrFatal] if no model could be asked; any other counts as
+	// [boulder.ErrNoNewPlan]: nothing new came.
 	Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error)
 }
 
@@ -26,6 +26,15 @@ type Judge interface {
 	// JudgeUnavailable. An error wraps [boulder.ErrFatal] or [boulder.ErrTrouble]; any other ends the attempt. The usage
 	// is valid with an error too.
 	Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error)
+}
+
+// Checker is a [Judge] that also says whether the whole request is met, once all sub-tasks are done. With any other, a
+// boulder is completed when they are.
+type Checker interface {
+	// Check returns a normalised answer: everything that is not shown to be met is missing. If it had to be made without a
+	// usable answer of a model, it says Unchecked. An error that wraps [boulder.ErrTrouble] has it asked again later; any
+	// other pauses the run. Otherwise the contract is that of [Judge.Judge].
+	Check(ctx context.Context, req boulder.CheckRequest) (boulder.RequestCheck, boulder.Usage, error)
 }
 
 // Runner runs turns of attempts in sessions. Turns of different attempts run concurrently, those of one attempt never.

@@ -17,7 +17,7 @@ import (
 // startReplan asks the Task Ledger for the replan that was begun, or the user to approve its proposal. The proposal is
 // stored in between, so that an order can answer it too.
 func (r *run) startReplan() {
-	req, number, gates := r.replanRequest(), r.state.Boulder.Replans, r.req.ReplanGates
+	req, number, gates := r.replanRequest(), r.state.Boulder.ReplanNumber(), r.req.ReplanGates
 	replan, proposal := r.state.Boulder.Replan, Proposal(r.state.Snapshot())
 	var usage boulder.Usage
 	work := func(ctx context.Context) (err error) {
@@ -41,7 +41,7 @@ func (r *run) startReplan() {
 			return applyErr
 		}
 		switch {
-		case r.state.Boulder.Replan == nil || r.state.Boulder.Replans != number: // an order has answered
+		case r.state.Boulder.Replan == nil || r.state.Boulder.ReplanNumber() != number: // an order has answered
 			return nil
 		case err == nil && r.state.Boulder.AskReplans && !asks:
 			return r.apply(boulder.ReplanProposed{AttemptRef: replan.AttemptRef, Replacement: proposal.Replacement})
@@ -64,7 +64,7 @@ func (r *run) startReplan() {
 // Proposal returns the replan in progress, as shown to the user.
 func Proposal(s boulder.Snapshot) ReplanProposal {
 	replan := s.Boulder.Replan
-	p := ReplanProposal{Number: s.Boulder.Replans, Reason: replan.Reason}
+	p := ReplanProposal{Number: s.Boulder.ReplanNumber(), Reason: replan.Reason, Missing: replan.Missing}
 	if replan.Proposed != nil {
 		p.Replacement = *replan.Proposed
 	}
@@ -80,9 +80,16 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 	b, plan := r.state.Boulder, r.state.Revision.Plan
 	req := boulder.ReplanRequest{
 		Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
-		Project: b.Project, Reason: b.Replan.Reason, Failed: *r.state.SubTask(b.Replan.SubTaskID),
+		Project: b.Project, Reason: b.Replan.Reason, Missing: b.Replan.Missing,
 	}
-	for _, note := range notesAndAnswers(r.state, r.state.SubTask(b.Replan.SubTaskID)) {
+	var notes []string
+	if b.Replan.Extension() {
+		notes = allNotesAndAnswers(r.state)
+	} else {
+		failed := r.state.SubTask(b.Replan.SubTaskID)
+		req.Failed, notes = *failed, notesAndAnswers(r.state, failed)
+	}
+	for _, note := range notes {
 		req.NewFacts = append(slices.Clip(req.NewFacts), "The person whose task this is noted: "+note)
 	}
 	if o := r.state.Open(b.Replan.SubTaskID); o != nil && o.Turn != nil && o.Turn.Verdict != nil {
@@ -140,8 +147,8 @@ func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Tim
 		Number: old.Number + 1, Plan: plan, Hash: plan.Seal.Hash, Origin: boulder.OriginReplan, AdoptedAt: now,
 	}
 	e := boulder.Replanned{
-		AttemptRef: b.Replan.AttemptRef, Number: b.Replans, Reason: b.Replan.Reason, Revision: rev.Number, Plan: rev,
-		SubTasks: n.SubTasks, GatesApproved: gates,
+		AttemptRef: b.Replan.AttemptRef, Number: b.ReplanNumber(), Reason: b.Replan.Reason, Revision: rev.Number, Plan: rev,
+		Missing: b.Replan.Missing, SubTasks: n.SubTasks, GatesApproved: gates,
 		Added: []boulder.PlannedIn{}, Changed: []boulder.Change{}, Removed: []string{},
 	}
 	changed := map[string]bool{}

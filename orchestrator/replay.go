@@ -294,12 +294,13 @@ func (r *replay) endTurn(e boulder.Event) {
 	r.due, r.driven, r.stopped, r.ending = nil, false, r.stopped || r.ending, false
 }
 
-// verifies reports whether gates may have to rerun, or the tip's ref to move, before the end that is due.
+// verifies reports whether gates may have to rerun, the request be checked, or the tip's ref move, before the end that is
+// due.
 func (r *replay) verifies(due boulder.Body) bool {
 	switch due.(type) {
 	case boulder.StatusChanged, boulder.TaskComplete:
 		finish, _ := schedule.Compute(r.s, *r.limits, r.s.Boulder.UpdatedAt)[0].(schedule.Finish)
-		return len(finish.Verify) > 0 || r.s.Boulder.Isolated()
+		return len(finish.Verify) > 0 || finish.Check || r.s.Boulder.Isolated()
 	}
 	return false
 }
@@ -323,7 +324,7 @@ func essence(b boulder.Body) []byte {
 	if err == nil {
 		err = json.Unmarshal(text, &fields)
 	}
-	for _, name := range []string{"reason", "summary", "prompt", "digest", "tag", "shared", "blocked", "kept", "blocker"} {
+	for _, name := range []string{"reason", "summary", "answer", "prompt", "digest", "tag", "shared", "blocked", "kept", "blocker"} {
 		delete(fields, name)
 	}
 	if err == nil {

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -8,10 +9,35 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// synthesize builds the answer from stored records: what was done, what failed, why, and how far it had come, what a
-// replan replaced, and what could not run. It asks no model, so it says only what is on record. How to look closer or
+const maxOutput = 4_000 // characters of an output in the summary
+
+// synthesize builds the summary from stored records: what is missing of the request, what was done, what failed, why, and
+// how far it had come, what a replan replaced, and what could not run. It asks no model, so it says only what is on record.
+// The answer is the one that came with the check of the request, or the summary with all outputs. How to look closer or
 // continue is up to the views.
 func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
+	done := boulder.TaskComplete{AllCompleted: status == boulder.Completed, Status: status, Usage: s.Boulder.Usage}
+	if check := s.Boulder.Checked(); check != nil {
+		done.Answer, done.Request, done.Missing = check.Answer, check.Rows, check.Missing
+		done.RequestUnchecked = check.Unchecked != ""
+	}
+	if only := onlyCompleted(s); only != nil {
+		done.Answer = only.Answer
+	}
+	done.Summary = summary(s, status, done.Answer == "")
+	done.Answer = cmp.Or(done.Answer, done.Summary)
+	return done
+}
+
+// onlyCompleted returns the only sub-task if it is completed, or nil.
+func onlyCompleted(s *boulder.State) *boulder.SubTask {
+	if s.Boulder.Tally.Planned != 1 || s.Boulder.Tally.Completed != 1 {
+		return nil
+	}
+	return s.Completed(1)[0]
+}
+
+func summary(s *boulder.State, status boulder.Status, outputs bool) string {
 	var b strings.Builder
 	loop := s.Boulder.Loop != nil
 	switch {
@@ -32,6 +58,12 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	default:
 		b.WriteString("The loop ended without success.\n")
 	}
+	if check := s.Boulder.Checked(); check != nil && len(check.Missing) > 0 {
+		b.WriteString("\nMissing of the request:\n")
+		for _, missing := range check.Missing {
+			fmt.Fprintf(&b, "- %s\n", strings.ReplaceAll(missing, "\n", "\n  "))
+		}
+	}
 	for _, t := range s.SubTasks {
 		fmt.Fprintf(&b, "\n%s %s%s", mark(t), text.If(!loop, t.ID+": "), t.Subject)
 		outcome, done := t.Reason, t.Status == boulder.SubTaskCompleted
@@ -41,6 +73,10 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 			fmt.Fprintf(&b, " (%s)", t.Status)
 		}
 		b.WriteString(text.Prefixed("\n  ", strings.ReplaceAll(outcome, "\n", "\n  ")))
+		if done && outputs && !strings.Contains(outcome, t.Output) {
+			output := text.Excerpt(t.Output, maxOutput, text.Start)
+			b.WriteString(text.Prefixed("\n  output: ", strings.ReplaceAll(output, "\n", "\n  ")))
+		}
 		if done {
 			b.WriteString(text.Prefixed("\n  the judge also named: ", strings.Join(t.Remaining, "; ")))
 			verification(&b, t)
@@ -51,9 +87,7 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	if status != boulder.Completed && !s.Boulder.Isolated() {
 		b.WriteString("\n\nWhat is done stays in the project.")
 	}
-	return boulder.TaskComplete{
-		AllCompleted: status == boulder.Completed, Summary: b.String(), Status: status, Usage: s.Boulder.Usage,
-	}
+	return b.String()
 }
 
 // achieved says what is there of an incomplete sub-task, by its newest verdict and its diffs.

@@ -22,6 +22,7 @@ var (
 	planRef      = boulder.AttemptRef{Attempt: -2} // a plan, then its approval
 	integrateRef = boulder.AttemptRef{Attempt: -3} // the integration of a result
 	tryRef       = boulder.AttemptRef{Attempt: -4} // the trial of the gates before the first attempt
+	checkRef     = boulder.AttemptRef{Attempt: -5} // the check of the request at the end
 )
 
 // message is what a worker sends: any number of reports, then exactly one end.
@@ -65,7 +66,12 @@ func (r *run) launch() {
 		case schedule.AskReplan:
 			start(replanRef, r.startReplan)
 		case schedule.Finish:
-			start(verifyRef, func() { r.startVerify(a) })
+			switch {
+			case r.toVerify(a):
+				start(verifyRef, func() { r.startVerify(a) })
+			case a.Check:
+				start(checkRef, r.startCheck)
+			}
 		case schedule.Wake:
 			r.wake = a.At
 		}
@@ -226,6 +232,9 @@ func judgeRequest(s *boulder.State, o *boulder.Open) boulder.JudgeRequest {
 		Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Notes: notesAndAnswers(s, o.SubTask), Scope: s.Boulder.Scope, RulesFirst: schedule.RulesFirst(s, o),
+	}
+	if s.Boulder.Tally.Planned == 1 {
+		req.Whole = s.Boulder.Task
 	}
 	for _, t := range s.SubTasks {
 		if t != o.SubTask && t.Unfinished() && len(req.Rest) < maxListed {

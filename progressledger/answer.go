@@ -27,6 +27,7 @@ type Answer struct {
 	ReplanReason       string    `json:"replan_reason"`
 	Remaining          []string  `json:"remaining"`
 	Summary            string    `json:"summary"`
+	UserAnswer         string    `json:"answer"`
 	GoalAchieved       bool      `json:"goal_achieved"`
 	Completed          *bool     `json:"completed"`
 	ContinuationPrompt string    `json:"continuation_prompt"`
@@ -74,12 +75,14 @@ func (a *Answer) check() error {
 
 // schema returns the JSON schema of the answer: evidence comes before findings, and both before the verdict. Labels
 // name criteria and outputs, so an answer cannot be about anything else.
-func schema(t boulder.SubTask) json.RawMessage {
+func schema(req boulder.JudgeRequest) json.RawMessage {
+	t := req.SubTask
 	only := map[string][]string{
 		"criteria.id": labels("C", t.SuccessCriteria), "outputs.id": labels("O", t.Outputs), "blocked_by": obstacles,
 	}
 	return ledger.Schema[Answer](only,
-		text.If(len(t.SuccessCriteria) == 0, "criteria"), text.If(len(t.Outputs) == 0, "outputs"))
+		text.If(len(t.SuccessCriteria) == 0, "criteria"), text.If(len(t.Outputs) == 0, "outputs"),
+		text.If(req.Whole == "", "answer"))
 }
 
 func labels(prefix string, items []string) (all []string) {

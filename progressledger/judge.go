@@ -15,7 +15,7 @@ import (
 // share the rest. A model to which that is too long gets a third.
 const maxEvidence = 30_000
 
-// Judge is the Progress Ledger. It is stateless and safe for concurrent use.
+// Judge is the Progress Ledger, of sub-tasks ([Judge.Judge]) and of the whole request ([Judge.Check]). It is stateless and safe for concurrent use.
 type Judge struct {
 	Completer providers.Completer // answers; it retries ([providers.WithRetry])
 	Logger    *slog.Logger
@@ -40,7 +40,7 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 	if req.RulesFirst && !v.Completed {
 		return v, boulder.Usage{}, nil
 	}
-	question := providers.Request{System: systemPrompt, Schema: schema(req.SubTask), SchemaName: "verdict"}
+	question := providers.Request{System: systemPrompt, Schema: schema(req), SchemaName: "verdict"}
 	answer, spent, err := ledger.Ask(ctx, j.Completer, j.Logger, question, (*Answer).check,
 		userPrompt(req, maxEvidence), userPrompt(req, maxEvidence/3))
 	switch {

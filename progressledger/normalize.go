@@ -24,6 +24,8 @@ const (
 	maxItem    = 500
 	maxFacts   = 10
 	maxFact    = 300
+	maxAnswer  = 8_000 // to the user
+	maxRows    = 40    // of the request
 )
 
 // Normalize turns a model's answer into a verdict, by these rules in this order:
@@ -63,6 +65,7 @@ func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 	if v.Completed {
 		v.IsProgress, v.GoalAchieved = true, a.GoalAchieved
 		v.Remaining = limitItems(a.Remaining, maxItems, maxItem) // a contradiction that the user should see
+		v.Answer = text.Excerpt(strings.TrimSpace(a.UserAnswer), maxAnswer, text.Start)
 		return v
 	}
 	if claimed {

@@ -51,6 +51,12 @@ What to answer
 - continuation_prompt: if not completed, what to tell the agent so that it does exactly what is missing: concrete,
   without repeating what it knows. Empty if completed.`
 
+// answerPrompt says what to write for the user, in both prompts that ask for it.
+const answerPrompt = `- answer: what the user gets to read. Where words were asked for (a list, a comparison, a decision, an explanation),
+  those words, complete, not that they exist; else what there is now, and how to use it. Only what the evidence says;
+  for each claim the file, command or output that shows it. In the language of the request; no praise, no report of the
+  work.`
+
 // userPrompt asks about one turn. Marks enclose what agents and commands produced.
 func userPrompt(req boulder.JudgeRequest, limit int) string {
 	t := req.SubTask
@@ -63,9 +69,22 @@ func userPrompt(req boulder.JudgeRequest, limit int) string {
 		ledger.Headed("Success criteria", labelled("C", t.SuccessCriteria)) +
 		ledger.Headed("Declared outputs", labelled("O", t.Outputs)) +
 		ledger.Headed("What counts", whatCounts(t)) +
+		ledger.Headed("The only sub-task of the job", whole(req)) +
 		ledger.Headed("Other sub-tasks that are still to come, or at work", ledger.Bullets(req.Rest)) +
 		ledger.Headed("Where it stands", fmt.Sprintf("Attempt %d, turn %d.", req.Attempt.Attempt, req.Turn.Number)) +
 		ledger.Marked("EVIDENCE", renderEvidence(req, limit)) + "Judge the sub-task by the evidence between the marks."
+}
+
+// whole says that nothing comes after this sub-task, if so.
+func whole(req boulder.JudgeRequest) string {
+	if req.Whole == "" {
+		return ""
+	}
+	return "Nothing else is done for the request, and nobody looks at it again: it is not complete while anything that the " +
+		"request asks for is missing." +
+		text.If(!strings.Contains(req.SubTask.Description, req.Whole),
+			" The request, word for word:\n\n"+text.Quote(text.Excerpt(req.Whole, maxTask, text.Start))) +
+		"\n\nAnswer this as well:\n" + answerPrompt
 }
 
 func labelled(prefix string, items []string) string {

@@ -100,10 +100,14 @@ func (r ruling) verdict(e *boulder.Evidence) boulder.Verdict {
 // gateProves reports whether a gate shows that the work is done: it is green, and was red before, or had to be green and
 // did not run before. A gate that is as it was before shows nothing.
 func gateProves(req boulder.JudgeRequest) bool {
-	return slices.ContainsFunc(req.Turn.Evidence.Gates, func(g boulder.Gate) bool {
-		before := boulder.GateOf(req.SubTask.Baseline, g.Command)
+	return gatesProve(req.SubTask, req.Turn.Evidence.Gates)
+}
+
+func gatesProve(t boulder.SubTask, runs []boulder.Gate) bool {
+	return slices.ContainsFunc(runs, func(g boulder.Gate) bool {
+		before := boulder.GateOf(t.Baseline, g.Command)
 		if before == nil {
-			return g.Green() && !req.SubTask.MayStayRed(g.Command)
+			return g.Green() && !t.MayStayRed(g.Command)
 		}
 		return g.Green() && !before.Green()
 	})

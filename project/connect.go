@@ -29,6 +29,7 @@ import (
 var (
 	_ orchestrator.Planner = (*taskledger.Planner)(nil)
 	_ orchestrator.Judge   = (*progressledger.Judge)(nil)
+	_ orchestrator.Checker = (*progressledger.Judge)(nil)
 	_ orchestrator.Runner  = (*executor.Executor)(nil)
 	_ executor.Workspace   = (*workspace.Workspace)(nil)
 	_ executor.Slots       = Slots{}

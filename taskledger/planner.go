@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -133,21 +134,28 @@ func single(req boulder.PlanRequest) *boulder.Plan {
 // sub-tasks that replace it, or in the last of all if none does. Each one that replaces it inherits model, agent,
 // priority, done_when and budget.
 //
+// If something of the request is Missing, nothing is replaced, and 1–3 sub-tasks for that are added.
+//
 // Unusable answers, and plans equal to an earlier one, go back to the model like those of Plan; then the error wraps
 // [boulder.ErrNoNewPlan].
 func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
-	if len(req.Replaced) == 0 {
+	if len(req.Replaced)+len(req.Missing) == 0 {
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
 	}
-	schema := ledger.Schema[answer](nil, "goal", "constraints", "owners")
+	asked := question(replanSystemPrompt, ledger.Schema[answer](nil, "goal", "constraints", "owners"))
+	prompt := replanPrompt
+	if len(req.Missing) > 0 {
+		asked = question(extendSystemPrompt, ledger.Schema[answer](nil, "goal", "constraints", "owners", "sub_tasks.replaces"))
+		prompt = extendPrompt
+	}
 	var made boulder.Replacement
 	check := func(a *answer) (err error) {
 		made, err = a.replacement(req)
 		return err
 	}
-	survey := p.survey(ctx, req.Project, strings.Join([]string{req.Failed.Subject, req.Failed.Description, req.Task}, "\n"))
-	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(replanSystemPrompt, schema), check,
-		replanPrompt(req, 1, survey), replanPrompt(req, shorter, ""))
+	about := slices.Concat([]string{req.Failed.Subject, req.Failed.Description}, req.Missing, []string{req.Task})
+	survey := p.survey(ctx, req.Project, strings.Join(about, "\n"))
+	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, asked, check, prompt(req, 1, survey), prompt(req, shorter, ""))
 	if errors.Is(err, ledger.ErrNoAnswer) {
 		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)
 	}

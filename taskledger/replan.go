@@ -14,9 +14,12 @@ import (
 
 // replacement turns an answer into new sub-tasks, or explains to the model why it cannot.
 func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacement, err error) {
-	n := len(a.SubTasks)
-	if n < 1 || n > maxSplit {
-		return made, fmt.Errorf("there are %d sub_tasks; give 1 to %d", n, maxSplit)
+	n, most := len(a.SubTasks), maxSplit
+	if len(req.Missing) > 0 {
+		most = boulder.MaxAdded
+	}
+	if n < 1 || n > most {
+		return made, fmt.Errorf("there are %d sub_tasks; give 1 to %d", n, most)
 	}
 	p := &boulder.Plan{Version: boulder.PlanVersion, Task: "-", SubTasks: a.specs()}
 	fill(p)

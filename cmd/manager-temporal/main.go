@@ -284,6 +284,7 @@ copies the logs from there. All commands that look or steer work as with a serve
 			return st.ServeElsewhere(ctx, &gateway.Gateway{
 				Client: c.client, Queue: s.queue, DB: st.DB, Complete: c.Complete, Remote: c.remote,
 				Input: flow.Input{
+					Checks:  true,
 					Project: c.Dir(), Limits: *c.parts.Limits, Heartbeat: heartbeat, Diverted: c.Config().Blockers.Enabled,
 					Diversion: c.parts.Diversion(boulder.Boulder{Settings: boulder.Settings{Diverted: true}}),
 				},

@@ -39,6 +39,14 @@ type Report struct {
 	Reason    string         `json:"reason,omitempty"`
 	Running   bool           `json:"running"` // a process runs it: the report is not final
 
+	// Answer is what the user asked for, or what there is now; made of the records if no model wrote it. Empty before the end.
+	Answer string `json:"answer,omitempty"`
+	// Request is what the request asks for, as far as it was checked after all work; Missing is what was missing then.
+	Request []boulder.RequestRow `json:"request,omitempty"`
+	Missing []string             `json:"missing,omitempty"`
+	// RequestUnchecked says why no model could tell whether the request is met; the gates alone decided.
+	RequestUnchecked string `json:"request_unchecked,omitempty"`
+
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	MadeAt    time.Time `json:"made_at"` // time of the report
@@ -57,12 +65,16 @@ type Report struct {
 	Files    []string  `json:"files"`             // that sub-tasks changed, relative to the project, sorted
 	Results  *Results  `json:"results,omitempty"` // of an isolated boulder; absent if there are none
 
+	written string          // Answer, if a model wrote it
 	zone    *time.Location  // of the times that people read: that of Input.Now
 	loop    *boulder.Loop   // not nil: the boulder is a loop
 	closed  bool            // see [boulder.Boulder.Closed]
 	away    string          // the engine of [Input.Away], or empty
 	claimed map[string]bool // see [boulder.Claimed]
 }
+
+// Written returns the answer that a model wrote for the user, or "".
+func (r *Report) Written() string { return r.written }
 
 // Zone is the time zone of what people read: that of [Input.Now].
 func (r *Report) Zone() *time.Location { return r.zone }
@@ -127,8 +139,11 @@ func New(in Input) *Report {
 		Type: "report", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Project: b.Project, Base: b.Base, Status: b.Status,
 		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now.UTC(),
 		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, WorkedMS: b.WorkedBy(until).Milliseconds(), Budget: b.Budget,
-		Tally: b.Tally, SubTasks: []SubTask{}, Files: []string{},
+		Tally: b.Tally, SubTasks: []SubTask{}, Files: []string{}, Answer: b.Answer, written: b.Written(),
 		zone: in.Now.Location(), loop: b.Loop, closed: b.Closed(), away: text.If(in.Away, b.Engine), claimed: boulder.Claimed(in.SubTasks),
+	}
+	if check := b.Checked(); check != nil {
+		r.Request, r.Missing, r.RequestUnchecked = check.Rows, check.Missing, check.Unchecked
 	}
 	running := map[string]boulder.Usage{} // of turns that are at work or were cut off
 	for _, a := range in.Attempts {
@@ -256,6 +271,7 @@ func (r *Report) Counts() string {
 	pending := t.Planned - t.Completed - t.Failed - t.Blocked - t.Cancelled - t.Skipped - t.InProgress
 	return text.JoinedBy(", ", fmt.Sprintf("%d of %s completed%s", t.Completed, text.Plural(t.Planned, "sub-task"),
 		text.If(red > 0, fmt.Sprintf(" (%d with a red gate)", red))),
+		text.If(len(r.Missing) > 0, text.Plural(len(r.Missing), "part")+" of the request missing"),
 		text.Some(t.Failed, "failed"), text.Some(t.Blocked, "blocked"), text.Some(t.Cancelled, "cancelled"),
 		text.Some(t.Skipped, "skipped"), text.Some(t.InProgress, "in progress"), text.Some(pending, "pending"))
 }

@@ -10,14 +10,16 @@ import (
 
 // SubTask is a sub-task in a [Report]: how it ended, and on what evidence.
 type SubTask struct {
-	ID        string                `json:"id"`
-	Position  int                   `json:"position"` // in the plan, from 1
-	Subject   string                `json:"subject"`
-	Status    boulder.SubTaskStatus `json:"status"`
-	Reason    string                `json:"reason,omitempty"`
-	Summary   string                `json:"summary,omitempty"`
-	DependsOn []string              `json:"depends_on"`
-	Replaces  string                `json:"replaces,omitempty"` // the superseded sub-task that it replaces
+	ID       string                `json:"id"`
+	Position int                   `json:"position"` // in the plan, from 1
+	Subject  string                `json:"subject"`
+	Status   boulder.SubTaskStatus `json:"status"`
+	Reason   string                `json:"reason,omitempty"`
+	Summary  string                `json:"summary,omitempty"`
+	// OutputData is its result for dependents and the user.
+	OutputData string   `json:"output_data,omitempty"`
+	DependsOn  []string `json:"depends_on"`
+	Replaces   string   `json:"replaces,omitempty"` // the superseded sub-task that it replaces
 
 	// VerifiedBy is the evidence of its completion; empty if it is not completed, or a gate does not hold.
 	VerifiedBy string              `json:"verified_by,omitempty"`
@@ -59,7 +61,8 @@ const (
 func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	s := SubTask{
 		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Summary: t.Summary,
-		DependsOn: append([]string{}, t.DependsOn...), Replaces: t.Replaces, GateHints: t.GateHints,
+		OutputData: t.Output,
+		DependsOn:  append([]string{}, t.DependsOn...), Replaces: t.Replaces, GateHints: t.GateHints,
 		Gates: []Gate{}, Criteria: []boulder.Criterion{}, Changes: []boulder.FileChange{}, Attempts: t.Attempts,
 		Failures: t.Failures, Usage: t.Usage.Add(running), WorkedMS: t.Worked.Milliseconds(), Budget: t.Budget,
 		task: t,

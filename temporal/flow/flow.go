@@ -28,6 +28,7 @@ const (
 	ActivityPlan      = "plan"
 	ActivityReplan    = "replan"
 	ActivityJudge     = "judge"
+	ActivityCheck     = "check-request"
 	ActivityRun       = "run"
 	ActivityVerify    = "verify"
 	ActivityIntegrate = "integrate"
@@ -56,6 +57,7 @@ type Input struct {
 	Heartbeat time.Duration     // a worker silent for this long loses its work to another one
 	// FirstBlocker is the number of the first blocker; the next ones follow. The gateway keeps [Blockers] of them.
 	FirstBlocker int
+	Checks       bool // the workers' judges are [orchestrator.Checker]s, and are asked
 }
 
 // Page is a part of a boulder's log and the state of its run.
@@ -83,6 +85,7 @@ func Boulder(ctx workflow.Context, in Input) (boulder.Status, error) {
 type ports interface {
 	orchestrator.Planner
 	orchestrator.Judge
+	orchestrator.Checker
 	orchestrator.Runner
 }
 
@@ -134,8 +137,13 @@ func (f *flow) status() boulder.Status {
 }
 
 func (f *flow) orchestrator(p ports) (*orchestrator.Orchestrator, error) {
+	type judge = orchestrator.Judge
+	judges := judge(p)
+	if !f.in.Checks {
+		judges = struct{ judge }{p} // without Check
+	}
 	return orchestrator.New(orchestrator.Config{
-		Project: f.in.Project, Planner: p, Judge: p, Runner: p, Store: f, Limits: &f.in.Limits,
+		Project: f.in.Project, Planner: p, Judge: judges, Runner: p, Store: f, Limits: &f.in.Limits,
 		Diversion: func(b boulder.Boulder) boulder.Diversion {
 			if f.in.Diverted || b.Diverted {
 				return f.in.Diversion

@@ -44,7 +44,7 @@ func TestSameDecisions(t *testing.T) {
 	t.Logf("%d events: %v", events, kinds)
 	for _, kind := range []string{
 		"attempt-starting", "judged", "continuation", "retry", "replan", "trouble", "cooldown", "parked", "blocker-settled", "budget",
-		"budget-set", "taken-up", "note", "session-left", "reopened", "task-complete",
+		"budget-set", "taken-up", "note", "request-checked", "session-left", "reopened", "task-complete",
 	} {
 		if kinds[kind] == 0 {
 			t.Errorf("no world has a %s", kind)
@@ -189,7 +189,7 @@ func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 			}
 		}, said.After)
 	}
-	env.ExecuteWorkflow(Workflow, Input{FirstBlocker: 1, BoulderID: "b1", Project: "/project", Request: s.Request(), Limits: s.Limits()})
+	env.ExecuteWorkflow(Workflow, Input{FirstBlocker: 1, BoulderID: "b1", Project: "/project", Request: s.Request(), Limits: s.Limits(), Checks: true})
 	if err := env.GetWorkflowError(); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
@@ -229,6 +229,11 @@ func (p jsonPorts) Replan(ctx context.Context, req boulder.ReplanRequest) (bould
 
 func (p jsonPorts) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	v, u, err := p.script.Judge(ctx, throughJSON(req))
+	return answer(ctx, v, u, err)
+}
+
+func (p jsonPorts) Check(ctx context.Context, req boulder.CheckRequest) (boulder.RequestCheck, boulder.Usage, error) {
+	v, u, err := p.script.Check(ctx, throughJSON(req))
 	return answer(ctx, v, u, err)
 }
 

@@ -20,6 +20,7 @@ import (
 var (
 	_ orchestrator.Planner        = (*flow)(nil)
 	_ orchestrator.Judge          = (*flow)(nil)
+	_ orchestrator.Checker        = (*flow)(nil)
 	_ orchestrator.Runner         = (*flow)(nil)
 	_ orchestrator.Verifier       = (*flow)(nil)
 	_ orchestrator.Integrator     = (*flow)(nil)
@@ -204,6 +205,11 @@ func (f *flow) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.R
 
 func (f *flow) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	r, err := ask[boulder.Verdict](ctx, f, ActivityJudge, req)
+	return r.Value, r.Usage, err
+}
+
+func (f *flow) Check(ctx context.Context, req boulder.CheckRequest) (boulder.RequestCheck, boulder.Usage, error) {
+	r, err := ask[boulder.RequestCheck](ctx, f, ActivityCheck, req)
 	return r.Value, r.Usage, err
 }
 

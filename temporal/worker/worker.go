@@ -28,7 +28,7 @@ import (
 )
 
 // Parts do the work. If Runner implements [orchestrator.Verifier], [orchestrator.Integrator], [orchestrator.Trier] or
-// [orchestrator.SessionStopper] as well, so must that of all other workers of the queue.
+// [orchestrator.SessionStopper] as well, or Judge [orchestrator.Checker], so must that of all other workers of the queue.
 type Parts struct {
 	Planner orchestrator.Planner
 	Judge   orchestrator.Judge
@@ -105,6 +105,11 @@ func registerAll(w sdk.Worker, c client.Client, p Parts) {
 	register(w, c, p.Check, flow.ActivityJudge, func(ctx context.Context, req boulder.JudgeRequest, _ *reporter) (boulder.Verdict, boulder.Usage, error) {
 		return p.Judge.Judge(ctx, req)
 	})
+	if checker, can := p.Judge.(orchestrator.Checker); can {
+		register(w, c, p.Check, flow.ActivityCheck, func(ctx context.Context, req boulder.CheckRequest, _ *reporter) (boulder.RequestCheck, boulder.Usage, error) {
+			return checker.Check(ctx, req)
+		})
+	}
 	register(w, c, p.Check, flow.ActivityRun, func(ctx context.Context, job boulder.Job, t *reporter) (boulder.Evidence, boulder.Usage, error) {
 		job.Alone, job.Raised, t.host = t.alone, t.raised, p.Host
 		e, err := p.Runner.Run(ctx, job, t.tell)

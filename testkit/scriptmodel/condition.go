@@ -9,9 +9,9 @@ import (
 )
 
 // condition says which requests a rule answers: those that all of its fields match. An empty one matches everything
-// except title requests, which match only by kind.
+// except title requests and checks of a whole request, which match only by kind.
 type condition struct {
-	// Kind is agent, structured, facts, title or any. Defaults to any, which includes neither facts nor title.
+	// Kind is agent, structured, facts, title, check or any. Defaults to any, which includes none of facts, title and check.
 	Kind  Kind   `yaml:"kind"`
 	Model string `yaml:"model"`
 	// The named part of the request must contain all texts.
@@ -38,18 +38,21 @@ func (t *texts) UnmarshalYAML(n *yaml.Node) error {
 }
 
 func (c condition) check() error {
-	if !slices.Contains([]Kind{"", "any", KindAgent, KindStructured, kindFacts, KindTitle}, c.Kind) {
-		return fmt.Errorf("kind %q is unknown: use agent, structured, facts, title or any", c.Kind)
+	if !slices.Contains([]Kind{"", "any", KindAgent, KindStructured, kindFacts, KindTitle, kindCheck}, c.Kind) {
+		return fmt.Errorf("kind %q is unknown: use agent, structured, facts, title, check or any", c.Kind)
 	}
 	return nil
 }
 
 func (c condition) matches(req Request) bool {
 	kind := req.Kind()
-	if req.AsksFacts() {
+	switch {
+	case req.AsksFacts():
 		kind = kindFacts
+	case req.IsCheck():
+		kind = kindCheck
 	}
-	return (c.Kind == kind || (c.Kind == "" || c.Kind == "any") && kind != KindTitle && kind != kindFacts) &&
+	return (c.Kind == kind || (c.Kind == "" || c.Kind == "any") && kind != KindTitle && kind != kindFacts && kind != kindCheck) &&
 		(c.Model == "" || c.Model == req.Model) &&
 		c.FirstUser.in(req.FirstUser()) &&
 		c.LastUser.in(req.LastUser()) &&

@@ -35,6 +35,8 @@ type Reply struct {
 	Cut    bool              `yaml:"cut"`   // break the connection in the middle of the answer
 	Empty  bool              `yaml:"empty"` // status 200 with Finish alone, as gateways answer during an outage
 	Times  int               `yaml:"times"` // of a fault in a [Script], per session; defaults to 1
+
+	forCheck bool // a rule of a script for checks gave it
 }
 
 // ToolCall is one call of a tool, named as in OpenCode 1.
@@ -68,6 +70,18 @@ func Steps(replies ...Reply) Handler {
 // Always answers every request with the same reply.
 func Always(reply Reply) Handler {
 	return func(context.Context, Request) Reply { return reply }
+}
+
+// allMet is the answer to a check of a whole request if the handler has none, so that only tests of checks need one.
+var allMet = Reply{JSON: map[string]any{
+	"request": []any{map[string]any{"text": "All of it", "evidence": "The script says so", "met": true}},
+	"missing": []any{}, "answer": "",
+}}
+
+// answersCheck reports whether the reply is meant for a check of a whole request.
+func (r Reply) answersCheck() bool {
+	fields, _ := r.JSON.(map[string]any)
+	return r.forCheck || r.Fault() || fields["request"] != nil
 }
 
 // Fault reports whether the reply is an HTTP error, a cut connection or nothing instead of a whole answer.

@@ -35,6 +35,9 @@ const (
 	KindTitle      Kind = "title" // OpenCode asks for the title of an untitled session
 )
 
+// kindCheck is the kind by which a rule of a script names the requests that [Request.IsCheck] is about.
+const kindCheck Kind = "check"
+
 // Request is a parsed chat completion request.
 type Request struct {
 	Model     string
@@ -74,6 +77,15 @@ func (r Request) AsksFacts() bool {
 	}
 	_ = json.Unmarshal(r.Schema, &schema) // without one there are no properties
 	return schema.Properties["request"] != nil && schema.Properties["needs_plan"] != nil
+}
+
+// IsCheck reports whether a ledger is asked if a whole request is met, after all sub-tasks: by the fields that it wants.
+func (r Request) IsCheck() bool {
+	var schema struct {
+		Properties struct{ Request, Missing, Answer json.RawMessage }
+	}
+	p := &schema.Properties
+	return r.structured && json.Unmarshal(r.Schema, &schema) == nil && p.Request != nil && p.Missing != nil && p.Answer != nil
 }
 
 // FirstUser returns the text of the first user message, which in an agent's session is its task.

@@ -28,7 +28,8 @@ import (
 // Tools and their arguments have the names of OpenCode 1, and are translated for OpenCode 2.
 //
 // The first matching rule answers a request. Without one, title requests get a fixed title; what a task demands (kind facts)
-// is nothing in particular, and a plan is needed if some reply of the script is one; others get HTTP 400 with an explanation.
+// is nothing in particular, and a plan is needed if some reply of the script is one; a check of a whole request (kind check)
+// finds all met; others get HTTP 400 with an explanation.
 //
 // Which reply is due:
 //
@@ -111,8 +112,13 @@ func (r Reply) check() error {
 func (s *Script) Reply(_ context.Context, req Request) Reply {
 	for i, r := range s.rules {
 		if r.When.matches(req) {
-			return s.play(i, req)
+			reply := s.play(i, req)
+			reply.forCheck = req.IsCheck()
+			return reply
 		}
+	}
+	if req.IsCheck() {
+		return Reply{}
 	}
 	if req.Kind() == KindTitle {
 		return Reply{Text: "Scripted session"}

@@ -69,7 +69,8 @@ func Routes(handler Handler) http.Handler { return (&Server{handler: handler}).r
 // URL returns the base URL for OpenAI clients, which ends in /v1.
 func (s *Server) URL() string { return s.url }
 
-// Requests returns the well-formed chat completion requests so far, in order of arrival.
+// Requests returns the well-formed chat completion requests so far, in order of arrival. It leaves out checks of a whole
+// request that the handler had no answer for: they are answered all the same, with all met ([Request.IsCheck]).
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,14 +106,26 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
 	}
 	req.Key, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	req.SessionID = r.Header.Get(sessionHeader)
-	s.mu.Lock()
-	s.requests = append(s.requests, req)
-	seq := len(s.requests)
-	s.mu.Unlock()
-
+	seq := 0
+	record := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.requests = append(s.requests, req)
+		seq = len(s.requests)
+	}
+	if !req.IsCheck() {
+		record()
+	}
 	reply := s.handler(r.Context(), req)
-	if said, ok := reply.JSON.(map[string]any); ok && req.AsksFacts() && said["request"] == nil && said["needs_plan"] == nil {
+	said, _ := reply.JSON.(map[string]any)
+	switch {
+	case said != nil && req.AsksFacts() && said["request"] == nil && said["needs_plan"] == nil:
 		reply = Facts(said["sub_tasks"] != nil) // of a handler that knows plans and verdicts only
+	case !req.IsCheck():
+	case reply.answersCheck():
+		record()
+	default:
+		reply = allMet
 	}
 	if !reply.wait(r.Context()) {
 		return // the caller is gone

@@ -120,12 +120,35 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 	case boulder.Reopened:
 		delete(w.judged, w.disk.First(w.disk.SubTask(b.SubTaskID)).ID)
 	case boulder.ReplanStarted:
+		if len(b.Missing) > 0 {
+			if w.extensions++; w.extensions > w.sc.limits.Extensions || b.Number != w.extensions {
+				w.violate("attempts and budgets are within bounds", "extension %d begins as number %d, %d are allowed",
+					w.extensions, b.Number, w.sc.limits.Extensions)
+			}
+			w.seen["an extension"]++
+			return
+		}
 		if w.replans++; w.replans > w.sc.limits.Replans || b.Number != w.replans {
 			w.violate("attempts and budgets are within bounds", "replan %d begins as number %d, %d are allowed",
 				w.replans, b.Number, w.sc.limits.Replans)
 		}
+	case boulder.RequestChecked:
+		w.checkAsked()
+		if b.Unchecked != "" {
+			w.seen["a request unchecked"]++
+		}
 	case boulder.SubTaskDone:
 		w.checkDone(b)
+	}
+}
+
+// checkAsked: the request is checked once after all work, and only if everything is done and good.
+func (w *world) checkAsked() {
+	if w.disk.Boulder.Checked() != nil {
+		w.violate("no check is paid twice", "the request is checked again")
+	}
+	if tally := w.disk.Boulder.Tally; !w.disk.AllOver() || tally.Completed+tally.Skipped < tally.Planned {
+		w.violate("the request is checked in the end", "%+v", tally)
 	}
 }
 
@@ -366,8 +389,17 @@ func (w *world) checkOutcome(b boulder.TaskComplete) {
 			bad++
 		}
 	}
+	missing := 0
+	switch check := w.disk.Boulder.Checked(); {
+	case check != nil:
+		if missing = len(check.Missing); missing > 0 {
+			w.seen["missing in the end"]++
+		}
+	case b.Status == boulder.Completed && tally.Planned > 1 && tally.Completed > 0:
+		w.violate("completed means that the request is met", "nobody checked that")
+	}
 	if fits := map[boulder.Status]bool{
-		boulder.Completed: bad == 0, boulder.Partial: good > 0 && bad > 0, boulder.Failed: good == 0, boulder.Cancelled: w.cancelled,
+		boulder.Completed: bad+missing == 0, boulder.Partial: good > 0 && bad+missing > 0, boulder.Failed: good == 0, boulder.Cancelled: w.cancelled,
 	}; !over || !fits[b.Status] {
 		w.violate("the end says what became of it", "%s with %d good and %d bad of %d", b.Status, good, bad, len(w.disk.SubTasks))
 	}

@@ -137,7 +137,7 @@ func (w *world) checkJudge(req boulder.JudgeRequest) {
 // checkReplan: a replan is stored before it is requested.
 func (w *world) checkReplan(req boulder.ReplanRequest) {
 	w.checkWorks(w.process)
-	if r := w.disk.Boulder.Replan; r == nil || r.SubTaskID != req.Failed.ID {
+	if r := w.disk.Boulder.Replan; r == nil || r.SubTaskID != req.Failed.ID || len(r.Missing) != len(req.Missing) {
 		w.violate("intent before effect", "a replan for %s is asked for, of which the disk knows nothing", req.Failed.ID)
 	}
 }

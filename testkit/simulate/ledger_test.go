@@ -35,6 +35,28 @@ func (p *process) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulde
 	return v, u, err
 }
 
+// Check implements orchestrator.Checker.
+func (p *process) Check(ctx context.Context, req boulder.CheckRequest) (c boulder.RequestCheck, u boulder.Usage, err error) {
+	at := checkOf(req)
+	d := throw(p.w.sc.seed, "check delays", at)
+	if err := p.alive(func() error { p.w.checkAsked(); return nil }); err != nil {
+		return c, u, err
+	}
+	if err := p.delay(ctx, laneCheck, d.span(time.Second, time.Minute), time.Millisecond); err != nil {
+		return c, u, err
+	}
+	err = p.alive(func() error {
+		u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
+		if f := p.w.next("check", at, p.w.sc.judgeFaults(at)); f != nil {
+			p.w.faultMet("check", at)
+			return f.err
+		}
+		c = p.w.sc.requestCheck(req)
+		return nil
+	})
+	return c, u, err
+}
+
 // delay naps for d, or if ctx ends first, for a further time: each caller must return at its own moment.
 func (p *process) delay(ctx context.Context, lane int, d, stops time.Duration) error {
 	err := p.w.nap(ctx, lane, d)
@@ -144,7 +166,7 @@ func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 // replacement draws new sub-tasks. In parallel worlds, some depend on others that may end first. The caller holds mu.
 func (w *world) replacement(d dice, req boulder.ReplanRequest) boulder.Replacement {
 	r := boulder.Replacement{Replaces: map[string]string{}, Model: ledger}
-	number := w.disk.Boulder.Replans
+	number := w.disk.Boulder.Replans + w.disk.Boulder.Extensions
 	for i := range d.from(1, 3) {
 		s := drawSpec(d, fmt.Sprintf("r%dx%d", number, i+1), w.sc.class)
 		for j := range i {
@@ -161,7 +183,7 @@ func (w *world) replacement(d dice, req boulder.ReplanRequest) boulder.Replaceme
 		if w.sc.class == anything && d.is(0.05) {
 			s.DependsOn = append(s.DependsOn, pick(d, req.Failed.ID, "nowhere"))
 		}
-		if n := len(req.Replaced); d.is(0.5) {
+		if n := len(req.Replaced); n > 0 && d.is(0.5) {
 			r.Replaces[s.ID] = req.Replaced[d.IntN(n)].ID
 		}
 		w.lanes[s.ID] = 100 + number*10 + i

@@ -177,3 +177,28 @@ func (sc *scenario) verdict(req boulder.JudgeRequest) (boulder.Verdict, error) {
 	}
 	return v, nil
 }
+
+// checkOf is where in a boulder the request is checked.
+func checkOf(req boulder.CheckRequest) place {
+	at := place{subTask: "the request", turn: len(req.SubTasks)}
+	if req.Extended {
+		at.tries = 1
+	}
+	return at
+}
+
+// requestCheck says whether the request is met.
+func (sc *scenario) requestCheck(req boulder.CheckRequest) boulder.RequestCheck {
+	at := checkOf(req)
+	d := throw(sc.seed, "request check", at)
+	switch x := d.Float64(); {
+	case x < 0.1:
+		return boulder.RequestCheck{Unchecked: "no usable answer"}
+	case x < 0.4:
+		return boulder.RequestCheck{
+			Rows:    []boulder.RequestRow{{Request: "this", Evidence: "a file", Met: true}, {Request: "that"}},
+			Missing: []string{fmt.Sprintf("that, at %v", at)},
+		}
+	}
+	return boulder.RequestCheck{Rows: []boulder.RequestRow{{Request: "this", Evidence: "a file", Met: true}}, Answer: "it is there"}
+}

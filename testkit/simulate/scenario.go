@@ -101,6 +101,7 @@ func drawLimits(d dice, c class) orchestrator.Limits {
 	}
 	l.Attempts, l.Evaluations, l.Stalls, l.IdleTurns = d.from(1, 3), d.from(1, 5), d.from(1, 3), d.from(1, 3)
 	l.Replans, l.Troubles, l.Cooldowns = d.from(0, 2), d.from(1, 3), pick(d, 0, 1, 3, 10)
+	l.Extensions = l.Attempts - 1
 	// Odd nanoseconds, so that the scheduler's waits end at moments of their own.
 	l.Backoff, l.CoolBase, l.CoolMax = 500*time.Millisecond+510_007, 5*time.Second+520_011, 5*time.Minute+530_017
 	switch c {
@@ -186,4 +187,5 @@ const (
 	laneBetween
 	laneAnswer
 	laneIntegrate
+	laneCheck
 )

@@ -268,6 +268,20 @@ func (s *Script) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulder
 	return v, u, err
 }
 
+// Check implements orchestrator.Checker.
+func (s *Script) Check(ctx context.Context, req boulder.CheckRequest) (c boulder.RequestCheck, u boulder.Usage, err error) {
+	at := checkOf(req)
+	d := throw(s.sc.seed, "check delays", at)
+	if err := s.napBeforeAnswer(ctx, laneCheck, d.span(time.Second, time.Minute)); err != nil {
+		return c, u, err
+	}
+	u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
+	if f, met := s.meets("check", at, s.sc.judgeFaults(at), anyFault); met {
+		return c, u, f.err
+	}
+	return s.sc.requestCheck(req), u, nil
+}
+
 // Plan implements orchestrator.Planner.
 func (s *Script) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	d := throw(s.sc.seed, "plan")
@@ -310,7 +324,7 @@ func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder
 		if n := len(req.Kept); n > 0 && d.is(0.4) {
 			t.DependsOn = append(t.DependsOn, req.Kept[d.IntN(n)].ID) // it may be over by then
 		}
-		if d.is(0.5) {
+		if len(req.Replaced) > 0 && d.is(0.5) {
 			r.Replaces[t.ID] = req.Replaced[d.IntN(len(req.Replaced))].ID
 		}
 		s.lanes[t.ID] = 100 + s.replans*10 + i

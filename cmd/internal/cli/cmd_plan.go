@@ -197,7 +197,7 @@ func (a *app) preview(
 ) {
 	view.Plan(o, plan)
 	view.Decided(o, plan, done.Words, done.Checks)
-	view.Expected(o, plan, a.Config().Limits.EvaluationsTotal, budget, a.Earlier(ctx))
+	view.Expected(o, plan, a.Config().Limits, budget, a.Earlier(ctx))
 }
 
 // planning shows progress on stderr until done is called. told adds why it waits.

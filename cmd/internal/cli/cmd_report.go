@@ -18,6 +18,7 @@ import (
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/cmd/internal/web"
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
 )
@@ -29,6 +30,7 @@ func (a *app) newReportCmd() *cobra.Command {
 			".md": "markdown", ".markdown": "markdown", ".html": formatHTML, ".htm": formatHTML, ".json": formatJSON,
 		},
 	}
+	answer := false
 	cmd := &cobra.Command{
 		Use:   "report [flags] [BOULDER]",
 		Short: "Show what was done, how it was verified, and what needs you",
@@ -36,12 +38,16 @@ func (a *app) newReportCmd() *cobra.Command {
 the questions that wait for an answer, and the choices that agents made; what was not done, and why; what was done, with
 the gates and the judge's evidence; and what it took. It works while another process runs the boulder.
 
+With --answer, it prints the answer to the request alone: what was asked for, where words were asked for, else what there is
+now; without a model's answer, what the records say. There is none before the boulder is over.
+
 With --html, everything that ` + "`manager ui`" + ` shows of the boulder becomes one file that loads nothing and needs no script:
 the report, the graph as a picture, what the time and the money went into, and the decisions about each sub-task.
 
 Every run writes its report when it ends, however it does: .manager/runs/BOULDER/report.md.`,
 		Example: `  manager report
   manager report -o report.md
+  manager report --answer
   manager report --html night.html
   manager report 01k3 --format markdown | less`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,6 +67,13 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 			if made == nil {
 				return err
 			}
+			if answer {
+				if made.Answer == "" {
+					return errors.Join(err, fmt.Errorf("boulder %s is %s: there is no answer yet", made.BoulderID, made.Status))
+				}
+				return errors.Join(o.write(a, map[string]string{"type": "answer", "boulder_id": made.BoulderID, "answer": made.Answer},
+					func(to page.Out) { fmt.Fprintln(to, text.Safe(made.Answer)) }), err)
+			}
 			return errors.Join(o.write(a, made, func(to page.Out) {
 				to.Markdown = o.format == "markdown"
 				view.PrintReport(to, made)
@@ -68,12 +81,14 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		},
 	}
 	o.register(a, cmd)
+	cmd.Flags().BoolVar(&answer, "answer", false, "print the answer to the request alone")
 	cmd.Flags().Func("html", "write the pages of the boulder as one `FILE`; - is stdout: -f html -o FILE", func(file string) error {
 		o.format, o.file = formatHTML, file
 		return nil
 	})
 	cmd.MarkFlagsMutuallyExclusive("html", "format")
 	cmd.MarkFlagsMutuallyExclusive("html", "output")
+	cmd.MarkFlagsMutuallyExclusive("html", "answer")
 	return cmd
 }
 

@@ -276,6 +276,9 @@ func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, 
 	case a.json:
 		err = errors.Join(a.printJSON(w), err)
 	case err == nil:
+		if w.Written != "" {
+			a.on(a.Stdout).Text(0, w.Written)
+		}
 		a.on(a.Stdout).Say(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s%s", w.BoulderID,
 			view.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
 			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+"."),

@@ -172,6 +172,7 @@ func eventOf(runErr error) project.NotifyEvent {
 func (e *ending) send(ctx context.Context, made *report.Report, what project.NotifyEvent, code *int, path string, until time.Time) {
 	err := e.notifier.Send(ctx, project.Notification{
 		Event: what, Time: made.MadeAt, BoulderID: made.BoulderID, Status: made.Status, Title: titleOf(what, made, until),
+		Answer:  text.Excerpt(made.Written(), maxAnswer, text.Start),
 		Project: filepath.Base(e.Dir()), Tally: made.Tally, Awaited: len(made.Awaited()), ExitCode: code,
 		Report: filepath.ToSlash(path),
 	})
@@ -181,6 +182,8 @@ func (e *ending) send(ctx context.Context, made *report.Report, what project.Not
 		}
 	}
 }
+
+const maxAnswer = 2_000 // characters of the answer in a notification
 
 // titleOf returns a notification as a sentence, without text from the user, a model or an agent.
 func titleOf(what project.NotifyEvent, made *report.Report, until time.Time) string {

@@ -109,6 +109,21 @@ func Describe(e boulder.Event) Step {
 	case boulder.UsageReport:
 		s.SubTask = b.SubTaskID
 		s.say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), Usage(b.Usage))
+	case boulder.RequestChecked:
+		met := 0
+		for _, row := range b.Rows {
+			if row.Met {
+				met++
+			}
+		}
+		switch {
+		case b.Unchecked != "":
+			s.say("!", "whether the request is met could not be checked: %s", b.Unchecked)
+		case len(b.Missing) > 0:
+			s.say("!", "%d of %s of the request met; missing: %s", met, text.Plural(len(b.Rows), "part"), strings.Join(b.Missing, "; "))
+		default:
+			s.say("✓", "the request is met: %s", text.Plural(met, "part"))
+		}
 	case boulder.TaskComplete:
 		first, _, _ := strings.Cut(b.Summary, "\n")
 		s.say("", "%s", joined(string(b.Status), first))
@@ -206,7 +221,7 @@ func (s *Step) ofSubTask(body boulder.Body) {
 		s.Next, s.Uncounted = b.Next, b.Uncounted
 		s.decide("retry", b.Reason, "↻", "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
 	case boulder.ReplanStarted:
-		s.decide("replan", b.Reason, "↻", "replan %d: %s", b.Number, b.Reason)
+		s.decide("replan", b.Reason, "↻", "%s %d: %s", replanName(b.Missing), b.Number, b.Reason+text.Prefixed("; missing: ", strings.Join(b.Missing, "; ")))
 	case boulder.PlanTrouble:
 		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
 		s.say(text.If(!b.Uncounted, "!"), "fault while planning: %s; tried again at %s", b.Reason, text.Until(b.NotBefore, s.Time))
@@ -215,7 +230,7 @@ func (s *Step) ofSubTask(body boulder.Body) {
 	case boulder.Replanned:
 		s.Attempt = 0
 		parts := replanned(b, func(id string) string { return id })
-		s.decide(string(boulder.SubTaskSuperseded), b.Reason, "↻", "replan %d, plan revision %d: %s", b.Number, b.Revision,
+		s.decide(string(boulder.SubTaskSuperseded), b.Reason, "↻", "%s %d, plan revision %d: %s", replanName(b.Missing), b.Number, b.Revision,
 			strings.Join(parts, ", "))
 	case boulder.ReplanRefused:
 		s.decide("replan-refused", b.Reason, "↻", "no new plan: %s", b.Reason)
@@ -263,6 +278,14 @@ func (s *Step) ofSubTask(body boulder.Body) {
 	default:
 		s.say("", "%s", boulder.TypeOf(body))
 	}
+}
+
+// replanName names a replan, which is an extension if it adds what is missing of the request.
+func replanName(missing []string) string {
+	if len(missing) > 0 {
+		return "extension"
+	}
+	return "replan"
 }
 
 func replanned(b boulder.Replanned, name func(id string) string) (parts []string) {

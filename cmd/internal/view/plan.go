@@ -148,9 +148,15 @@ func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks
 
 // Expected prints the upper bound of judged turns, the cost at which the run stops, and an estimate of the cost from
 // the completed boulders of the project. Prices alone give no bound: a turn has any number of steps.
-func Expected(o page.Out, plan *boulder.Plan, total int, b *boulder.Budget, earlier []store.Item) {
-	n := len(plan.SubTasks)
+func Expected(o page.Out, plan *boulder.Plan, l orchestrator.Limits, b *boulder.Budget, earlier []store.Item) {
+	n, total := len(plan.SubTasks), l.EvaluationsTotal
 	most := text.Plural(n*total, "judged turn") + text.If(n > 1, fmt.Sprintf(", %d for each sub-task and what replaces it", total))
+	if n > 1 {
+		most += ", and a check of the whole request"
+		if added := l.Extensions * boulder.MaxAdded; added > 0 {
+			most += fmt.Sprintf("; %s more, and another check, if it finds something missing", text.Plural(added*total, "turn"))
+		}
+	}
 	if b != nil && b.Cost > 0 {
 		most += "; the run stops at " + text.Money(b.Cost)
 	}
@@ -171,7 +177,11 @@ func Expected(o page.Out, plan *boulder.Plan, total int, b *boulder.Budget, earl
 // Replan shows a proposed replan to the user: what is removed, changed and added, and what it is warned of.
 func Replan(o page.Out, r orchestrator.ReplanProposal) {
 	o.Say()
-	o.Say(o.Bold(fmt.Sprintf("Replan %d:", r.Number)), " ", o.Plain(r.Reason))
+	name := map[bool]string{true: "Extension", false: "Replan"}[len(r.Missing) > 0]
+	o.Say(o.Bold(fmt.Sprintf("%s %d:", name, r.Number)), " ", o.Plain(r.Reason))
+	for _, missing := range r.Missing {
+		o.Field(1, "missing", missing)
+	}
 	var changed []string
 	for _, s := range r.SubTasks {
 		from := r.Replaces[s.ID]

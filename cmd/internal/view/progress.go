@@ -131,6 +131,7 @@ type row struct {
 	ElapsedMS  int64               `json:"elapsed_ms"`         // of all attempts together
 	Usage      boulder.Usage       `json:"usage"`
 	Summary    string              `json:"summary,omitempty"`
+	OutputData string              `json:"output_data,omitempty"`
 
 	doing
 	Now     string           `json:"-"` // what it waits for, or does
@@ -165,7 +166,7 @@ func (p *Progress) rows(limits orchestrator.Limits, others []boulder.Snapshot, n
 		r := row{
 			ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
 			DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
-			Checkpoint: t.Checkpoint, Usage: t.Usage, Summary: t.Summary, Blockers: t.Blockers,
+			Checkpoint: t.Checkpoint, Usage: t.Usage, Summary: t.Summary, OutputData: t.Output, Blockers: t.Blockers,
 			doing: p.doing[t.ID], name: cmp.Or(text.OneLine(t.ActiveForm), text.OneLine(t.Subject)), place: len(waits) + 1,
 			replan: b.Replan != nil && (b.Replan.SubTaskID == t.ID || slices.Contains(b.Replan.Replaces, t.ID)),
 		}

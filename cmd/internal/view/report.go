@@ -28,6 +28,16 @@ const (
 // PrintReport writes a report. What the user has to do comes first.
 func PrintReport(o page.Out, r *report.Report) {
 	printHead(o, r)
+	if len(r.Missing) > 0 {
+		o.Heading("Missing of the request")
+		for _, missing := range r.Missing {
+			o.Item(1, o.Plain(text.Clip(missing, saidShown)))
+		}
+	}
+	if answer := r.Written(); answer != "" {
+		o.Heading("Answer")
+		o.Text(0, answer)
+	}
 	o.Heading("Next")
 	for _, s := range r.Next {
 		o.Item(1, o.Code(s.Command), ": ", o.Plain(s.Why))
@@ -38,6 +48,7 @@ func PrintReport(o page.Out, r *report.Report) {
 	awaited := r.Awaited()
 	printReported(o, r, "Waiting for an answer", awaited, len(awaited))
 	printReported(o, r, "Questions and choices", r.Blockers[len(awaited):], choicesShown)
+	printRequest(o, r)
 	const undone, open, done = "Not done, and why", "Not done yet", "Done, and how it was verified"
 	parts := map[boulder.SubTaskStatus]string{
 		boulder.SubTaskPending: open, boulder.SubTaskInProgress: open,
@@ -84,8 +95,22 @@ func printHead(o page.Out, r *report.Report) {
 			o.Item(2, "passed on it: ", o.Code(gate))
 		}
 	}
+	if r.RequestUnchecked != "" {
+		o.Item(1, Unchecked)
+	}
 	if r.Reason != string(r.Status) && r.Reason != "" {
 		o.Item(1, o.Plain(text.Clip(r.Reason, saidShown)))
+	}
+}
+
+// printRequest lists what the request asks for, as far as it was checked.
+func printRequest(o page.Out, r *report.Report) {
+	if len(r.Request) > 0 {
+		o.Heading("The request, and what shows that it is met")
+	}
+	for _, row := range r.Request {
+		sign := map[bool]string{true: "✓", false: "✗"}[row.Met]
+		o.Item(1, o.Mark(sign), " ", o.Plain(text.Clip(row.Request, saidShown)), text.Prefixed(" — ", o.Plain(text.Clip(row.Evidence, evidenceShown))))
 	}
 }
 

@@ -342,14 +342,23 @@ func Spinner(tick int) string {
 	return string([]rune(frames)[tick%10])
 }
 
+// Unchecked says that nobody could tell whether the request is met.
+const Unchecked = "Whether the whole request is met is not checked: no usable answer came from the model."
+
 // printSummary prints how a boulder ended. s is its state, nil if unknown.
 func printSummary(o page.Out, id string, end boulder.TaskComplete, s *boulder.State) {
 	worked := ""
 	if s != nil {
 		worked = "worked " + text.Elapsed(s.Boulder.Worked)
 	}
+	if answer := end.Written(); answer != "" {
+		fmt.Fprintf(o, "%s\n\n", text.Safe(answer))
+	}
 	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), text.JoinedBy(" · ", o.Bold(id),
 		o.As(statusSign(end.Status), string(end.Status)), Usage(end.Usage), worked))
+	if end.RequestUnchecked {
+		fmt.Fprintln(o, Unchecked)
+	}
 	if !end.AllCompleted {
 		fmt.Fprintf(o, "To see why, and what can be done next: manager report %s\n", id)
 	}

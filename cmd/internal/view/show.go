@@ -105,6 +105,10 @@ func (s *Show) Print(o page.Out) {
 			o.Field(1, "summary", t.Summary)
 		}
 	}
+	if answer := b.Written(); answer != "" {
+		o.Heading("Answer")
+		o.Text(1, answer)
+	}
 	if b.Summary != "" {
 		o.Heading("Summary")
 		o.Text(1, b.Summary)
@@ -252,7 +256,7 @@ type Receipt struct {
 	spending
 	Attempts int              `json:"attempts"`
 	Replans  int              `json:"replans"`
-	Planning boulder.Usage    `json:"planning"`  // of the Task Ledger: plan and replans
+	Planning boulder.Usage    `json:"planning"`  // plan, replans, and the check of the request
 	SubTasks []subTaskReceipt `json:"sub_tasks"` // in plan order
 
 	JudgedTurns int `json:"judged_turns"`

@@ -37,6 +37,7 @@ type Status struct {
 	Total       int                   `json:"total"`              // sub-tasks, without superseded ones
 	Unlanded    bool                  `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
 	Usage       boulder.Usage         `json:"usage"`
+	Answer      string                `json:"answer,omitempty"` // of a boulder that is over
 	Summary     string                `json:"summary,omitempty"`
 	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that the user can still answer
 	CreatedAt   time.Time             `json:"created_at"`
@@ -45,6 +46,7 @@ type Status struct {
 	SubTasks    []row                 `json:"sub_tasks"`          // in plan order
 
 	now     time.Time
+	written string      // the answer that a model wrote
 	resumed report.Step // how to continue
 	copied  bool        // a copy of a boulder on Engine, which cannot be reached from here
 }
@@ -55,9 +57,9 @@ func NewStatus(r *project.Reading) *Status {
 	s := &Status{
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.Left,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, LedgerModel: b.LedgerModel,
-		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Summary: b.Summary,
+		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Answer: b.Answer, Summary: b.Summary,
 		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,
-		copied: b.Engine != "" && r.Holder == nil,
+		copied: b.Engine != "" && r.Holder == nil, written: b.Written(),
 	}
 	if r.Holder.Has(b.ID) {
 		s.Left = nil // that process stops them now
@@ -88,6 +90,9 @@ func (s *Status) Print(o page.Out) {
 	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), shown), done,
 		o.Dim(Usage(s.Usage)), o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
+	if s.written != "" && s.AtEvent == 0 {
+		o.Text(0, s.written)
+	}
 	if waiting := s.Waiting.Text(); waiting != "" {
 		o.Say(o.Yellow(waiting), ": ", o.Code(ClarifyHint))
 	}

@@ -19,16 +19,20 @@ type Wait struct {
 	For       string         `json:"for"`    // done | blocked
 	Status    boulder.Status `json:"status"` // when the wait ended
 	Reason    string         `json:"reason,omitempty"`
+	Answer    string         `json:"answer,omitempty"`   // of a boulder that is over
 	Completed int            `json:"completed"`          // sub-tasks
 	Total     int            `json:"total"`              // sub-tasks, without superseded ones
 	Blocked   []string       `json:"blocked"`            // sub-tasks
 	Unlanded  bool           `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
+
+	Written string `json:"-"` // Answer, if a model wrote it
 }
 
 // Take records the state of a boulder. stands reports whether it continues only with the user.
 func (w *Wait) Take(d boulder.Snapshot, holder *project.Holder) (stands bool) {
 	b := d.Boulder
 	w.Status, w.Reason, w.Blocked = b.Status, b.Reason, []string{}
+	w.Answer, w.Written = b.Answer, b.Written()
 	w.Completed, w.Total, w.Unlanded = b.Tally.Completed, b.Tally.Planned, b.Unlanded()
 	for _, t := range d.SubTasks {
 		if t.Status == boulder.SubTaskBlocked {

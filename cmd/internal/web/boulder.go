@@ -35,7 +35,7 @@ func (s *Site) boulder(r *http.Request) (*Page, error) {
 func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id string) string) {
 	b, raised := r.Boulder, r.Raised()
 	data := map[string]any{
-		"B": b, "S": view.NewStatus(r.Reading), "Held": r.Holder != nil, "Meters": metersOf(r), "Land": b.Unlanded(),
+		"B": b, "S": view.NewStatus(r.Reading), "Answer": b.Written(), "Held": r.Holder != nil, "Meters": metersOf(r), "Land": b.Unlanded(),
 		"Asks": b.Asks(), "Redo": b.Tally.Completed > 0 && !b.Closed(),
 	}
 	if !p.Frozen {

@@ -46,7 +46,7 @@ func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Pl
 		view.Plan(o, plan)
 		view.Warnings(o, warnings)
 		view.Decided(o, plan, b.DoneWhen, b.Checks)
-		view.Expected(o, plan, s.Config().Limits.EvaluationsTotal, b.Budget, s.Earlier(ctx))
+		view.Expected(o, plan, s.Config().Limits, b.Budget, s.Earlier(ctx))
 	})
 }
 

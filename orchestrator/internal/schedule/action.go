@@ -38,6 +38,8 @@ type Finish struct {
 	Verify []*boulder.SubTask
 	// Last is the sub-task that ended last, if it worked alone: no file has changed since its gates ran.
 	Last *boulder.SubTask
+	// Check means that, after that, the Progress Ledger has to be asked whether the whole request is met.
+	Check bool
 }
 
 // Stop ends the run, which must not or cannot continue as it is; turns at work end, and are resumed later. Without

@@ -149,7 +149,7 @@ func (b *budget) forbids(a Action) string {
 		return cmp.Or(b.exceeded, b.attempts, b.tight)
 	case boulder.Continuation:
 		return cmp.Or(b.exceeded, b.tight)
-	case Judge:
+	case Judge, Finish:
 		limit := b.s.Boulder.Budget
 		if b.exceeded != "" || limit == nil || limit.Calls == 0 || b.used.Calls+b.judges < limit.Calls {
 			return b.exceeded

@@ -43,6 +43,10 @@ type Limits struct {
 	Stuck int `json:"stuck"`
 	// Replans is how often the rest of a plan may be replanned in a run. Defaults to 2.
 	Replans int `json:"replans"`
+	// Extensions is how often a run may add what is missing of the request in the end. Defaults to 1.
+	Extensions int `json:"extensions"`
+	// Unchecked: nobody can say whether the request is met, so a boulder ends without that question. Set by the orchestrator.
+	Unchecked bool `json:"unchecked,omitempty" yaml:"-"`
 	// IdleTurns is how many turns in a row without a tool call bring a warning; one more is stuck. Defaults to 3.
 	IdleTurns int `json:"idle_turns"`
 
@@ -73,7 +77,7 @@ func DefaultLimits() Limits {
 			{"*gpt-4o*", 3}, {"*claude*sonnet*", 5}, {"*haiku*", 10}, {"*grok*", 10},
 		},
 		PerModel: 5, Attempts: 3, Evaluations: 5, EvaluationsTotal: 15, Troubles: 3, Backoff: 500 * time.Millisecond,
-		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute,
+		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, Extensions: 1, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute,
 		ResetMax: 24 * time.Hour, Warn: 0.8,
 	}
 }
@@ -102,6 +106,7 @@ func (l Limits) Validate() error {
 	least("needs_user", l.NeedsUser, 1)
 	least("stuck", l.Stuck, 1)
 	least("replans", l.Replans, 0)
+	least("extensions", l.Extensions, 0)
 	least("idle_turns", l.IdleTurns, 1)
 	least("cooldowns", l.Cooldowns, 0)
 	for name, d := range map[string]time.Duration{

@@ -28,12 +28,12 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 		return cooled
 	}
 	if planning {
-		c.do(c.askLedger(s.Boulder.PlanFaults, AskPlan{}))
+		c.do(c.askLedger(s.Boulder.PlanFaults, notPlanned, AskPlan{}))
 		return c.end()
 	}
 	c.advanceReplan()
 	if s.AllOver() && s.Boulder.Replan == nil && len(c.actions) == 0 {
-		return []Action{c.allOver()}
+		return c.allOver()
 	}
 	if s.Boulder.Line.Trial {
 		c.do(c.isolate())
@@ -169,7 +169,7 @@ func (c *computing) advanceReplan() {
 	case r != nil && r.Proposed != nil:
 		c.do(AskReplan{})
 	case r != nil:
-		c.do(c.askLedger(r.PlanFaults, AskReplan{}))
+		c.do(c.askLedger(r.PlanFaults, notPlanned, AskReplan{}))
 	case c.s.Boulder.Replans < c.l.Replans:
 		for _, w := range c.s.Boulder.Wanted {
 			if ids := c.s.Remainder(w.SubTaskID); len(ids) > 0 {
@@ -180,16 +180,21 @@ func (c *computing) advanceReplan() {
 	}
 }
 
-// askLedger returns the Task Ledger's work, a wait before it, or the end of the run after too many faults.
-func (c *computing) askLedger(f boulder.PlanFaults, work Action) Action {
+// Why a run ends that could not ask a ledger.
+const (
+	notPlanned = "the Task Ledger could not be asked for a plan"
+	notChecked = "the Progress Ledger could not say whether the request is met"
+)
+
+// askLedger returns a ledger's work, a wait before it, or the end of the run after too many faults, for the reason failed.
+func (c *computing) askLedger(f boulder.PlanFaults, failed string, work Action) Action {
 	ledger := c.s.Boulder.LedgerModel
 	cool := c.s.Boulder.Cooldowns[ledger]
 	switch {
 	case f.Troubles > 0 && f.Troubles >= c.l.Troubles:
-		return Stop{Reason: fmt.Sprintf("the Task Ledger could not be asked for a plan, %s in a row: %s",
-			text.Plural(f.Troubles, "time"), f.Fault)}
+		return Stop{Reason: fmt.Sprintf("%s, %s in a row: %s", failed, text.Plural(f.Troubles, "time"), f.Fault)}
 	case c.now.Before(f.NotBefore) && c.cooling(ledger) && cool.Hits > c.l.Cooldowns:
-		return Stop{Reason: "the Task Ledger could not be asked for a plan: " + cool.Reason}
+		return Stop{Reason: failed + ": " + cool.Reason}
 	case c.tooLong(ledger):
 		return nil
 	case c.now.Before(f.NotBefore):
@@ -200,7 +205,9 @@ func (c *computing) askLedger(f boulder.PlanFaults, work Action) Action {
 	return work
 }
 
-func (c *computing) allOver() Action {
+// allOver returns what ends the boulder, or the run while sub-tasks are parked. Once everything is done, the request is
+// checked, and what is missing of it is added to the plan.
+func (c *computing) allOver() []Action {
 	for _, t := range c.s.SubTasks {
 		if !t.Parked {
 			continue
@@ -212,10 +219,42 @@ func (c *computing) allOver() Action {
 		if c.s.Boulder.Loop == nil { // a loop has only one
 			stop.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, stop.Reason)
 		}
-		return stop
+		return []Action{stop}
 	}
 	verify, last := unverified(c.s)
-	return Finish{Status: Outcome(c.s), Verify: verify, Last: last}
+	end := Finish{Status: Outcome(c.s), Verify: verify, Last: last}
+	switch check := c.s.Boulder.Checked(); {
+	case !allGood(c.s), check != nil && len(check.Missing) == 0, check == nil && (c.l.Unchecked || !needsCheck(c.s)):
+		return []Action{end}
+	case check == nil:
+		end.Check = true
+		c.do(c.askLedger(c.s.Boulder.PlanFaults, notChecked, end))
+	case c.s.Boulder.Extensions < c.l.Extensions:
+		c.do(boulder.ReplanStarted{
+			Number: c.s.Boulder.Extensions + 1, Reason: "not all of the request is met", Missing: check.Missing,
+		})
+	default:
+		return []Action{end}
+	}
+	return c.end()
+}
+
+// needsCheck reports whether the request has to be checked when all is done. The verdict on the only sub-task answers
+// that too; where no judge is wanted, the rules decide here as well.
+func needsCheck(s *boulder.State) bool {
+	return s.Boulder.Tally.Planned > 1 && slices.ContainsFunc(s.SubTasks, func(t *boulder.SubTask) bool {
+		return t.Status == boulder.SubTaskCompleted && t.DoneNeeds(boulder.DoneJudge)
+	})
+}
+
+// RequestChecked returns the event of a check of the request, which counts as an answer of the ledger's model unless there
+// was none.
+func RequestChecked(s *boulder.State, check boulder.RequestCheck, now time.Time) boulder.RequestChecked {
+	b := boulder.RequestChecked{RequestCheck: check}
+	if check.Unchecked == "" {
+		b.Cooldown = regrown(s, s.Boulder.LedgerModel, now)
+	}
+	return b
 }
 
 // unverified returns the completed sub-tasks whose gates have to rerun, because other work ended after them, and the
@@ -250,13 +289,20 @@ func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTa
 	return gated, last
 }
 
+// allGood reports whether every sub-task is completed, with gates that hold on the final files, or skipped.
+func allGood(s *boulder.State) bool {
+	tally := s.Boulder.Tally
+	return tally.Completed+tally.Skipped == tally.Planned && !slices.ContainsFunc(s.SubTasks, func(t *boulder.SubTask) bool {
+		return t.Status == boulder.SubTaskCompleted && len(t.Unverified()) > 0
+	})
+}
+
 // Outcome returns the final status of a boulder in which all is over.
 func Outcome(s *boulder.State) boulder.Status {
-	tally := s.Boulder.Tally
+	tally, check := s.Boulder.Tally, s.Boulder.Checked()
 	good := tally.Completed + tally.Skipped
-	open := func(t *boulder.SubTask) bool { return t.Status == boulder.SubTaskCompleted && len(t.Unverified()) > 0 }
 	switch {
-	case good == tally.Planned && !slices.ContainsFunc(s.SubTasks, open):
+	case allGood(s) && (check == nil || len(check.Missing) == 0):
 		return boulder.Completed
 	case good > 0, s.Boulder.Loop != nil && tally.Failed > 0:
 		return boulder.Partial

@@ -1,6 +1,7 @@
 // Package notify tells the user how a run stands: with a command on this machine, with a webhook, or both.
 //
-// A [Message] holds ids, counts and a path, but no text from a user, a model or an agent. Sending is bounded in time.
+// A [Message] holds ids, counts, a path, and the answer that a model wrote for the user, but no other text from a user, a
+// model or an agent. Sending is bounded in time.
 // Its failure never affects the run: callers only print a warning.
 package notify
 
@@ -53,6 +54,7 @@ type Message struct {
 	BoulderID string         `json:"boulder_id"`
 	Status    boulder.Status `json:"status"`
 	Title     string         `json:"title"`            // a sentence
+	Answer    string         `json:"answer,omitempty"` // at the end of a boulder, if a model wrote one; at most 2,000 characters
 	Project   string         `json:"project"`          // the last element of its path
 	Tally     boulder.Tally  `json:"sub_tasks"`        // how many are in which state
 	Awaited   int            `json:"awaited"`          // unanswered blockers that sub-tasks wait for

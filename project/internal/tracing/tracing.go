@@ -148,6 +148,7 @@ func (r *builder) take(e boulder.Event) {
 		ref := boulder.AttemptRef{SubTaskID: body.SubTaskID, Attempt: body.Attempt}
 		map[string]*span{
 			boulder.UsageAttempt: r.turn[ref], boulder.UsageJudge: r.judge[ref], boulder.UsagePlan: r.plan, boulder.UsageReplan: r.plan,
+			boulder.UsageCheck: r.plan,
 		}[body.Source].add(usageAttrs(body.Usage)...)
 	case boulder.Retry:
 		r.endAttempt(body.AttemptRef, at, body.Reason)

@@ -206,12 +206,16 @@ func (o Out) Block(depth int, name, value string) {
 	o.Text(depth+1, value)
 }
 
-// Text writes a text of any number of lines at a depth, unless it is empty. It is not for Markdown.
+// Text writes a text of any number of lines at a depth, unless it is empty. For Markdown only at depth 0.
 func (o Out) Text(depth int, s string) {
 	switch s = strings.TrimSpace(text.Safe(s)); {
 	case s == "":
 	case o.raw != nil:
 		o.element(depth, "pre", "", s)
+	case o.Markdown && depth == 0: // a quotation whose lines stay lines, and are no markup
+		for line := range strings.SplitSeq(s, "\n") {
+			fmt.Fprintf(o, "> %s  \n", o.Plain(line))
+		}
 	default:
 		margin := strings.Repeat("  ", depth)
 		for line := range strings.SplitSeq(text.Wrap(s, o.Lines()-len(margin)), "\n") {

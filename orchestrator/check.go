@@ -1,0 +1,76 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
+	"github.com/bouldermgr/manager/prompts"
+)
+
+// startCheck asks whether the whole request is met. A stop, a pause or a cancel aborts the call, and a resume asks again.
+func (r *run) startCheck() {
+	req, begun := checkRequest(r.state), r.state.Boulder.Attempts
+	var check boulder.RequestCheck
+	var usage boulder.Usage
+	r.launchUntilStop(checkRef, func(ctx context.Context) (err error) {
+		check, usage, err = r.o.cfg.Judge.(Checker).Check(ctx, req)
+		return err
+	}, func(err error) error {
+		if applyErr := r.apply(r.ledgerUsage(boulder.AttemptRef{}, boulder.UsageCheck, usage)...); applyErr != nil {
+			return applyErr
+		}
+		switch {
+		case !r.state.AllOver() || r.state.Boulder.Attempts != begun: // an order has begun something again
+		case err == nil:
+			return r.apply(schedule.RequestChecked(r.state, check, r.now))
+		case r.cutShort(err):
+		case errors.Is(err, boulder.ErrTrouble):
+			return r.apply(schedule.PlanTrouble(r.state, r.o.limits, r.now, err)...)
+		default:
+			r.end(fmt.Errorf("%w: %w", ErrWaiting, err))
+		}
+		return nil
+	})
+}
+
+// checkRequest returns what the ledger is told about the request and what became of it, from stored records only.
+func checkRequest(s *boulder.State) boulder.CheckRequest {
+	req := boulder.CheckRequest{
+		Task: s.Boulder.Task, Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints, Extended: s.Boulder.Extensions > 0,
+	}
+	req.Notes = allNotesAndAnswers(s)
+	for _, t := range s.SubTasks {
+		switch {
+		case t.Status == boulder.SubTaskSuperseded:
+		case s.Boulder.Tally.Planned > maxDetailed: // one prompt cannot hold them
+			req.SubTasks = append(req.SubTasks, boulder.SubTask{ID: t.ID, Subject: text.Short(t.Subject, 100), Status: t.Status})
+		default:
+			shown := *t
+			shown.Description, shown.Failures, shown.Track = "", nil, nil // of no use for this
+			shown.Output = text.Excerpt(shown.Output, maxDetail, text.Ends)
+			req.SubTasks = append(req.SubTasks, shown)
+		}
+	}
+	return req
+}
+
+// Bounds of a check's input.
+const (
+	maxDetailed = 100    // sub-tasks, if more than their subjects is told
+	maxDetail   = 10_000 // characters of an output
+)
+
+// allNotesAndAnswers returns what the user said about any sub-task.
+func allNotesAndAnswers(s *boulder.State) (all []string) {
+	for _, n := range s.Boulder.Notes {
+		all = append(all, n.Text)
+	}
+	for _, t := range s.SubTasks {
+		all = append(all, prompts.Answers(t.SettledSince(0))...)
+	}
+	return all
+}
