@@ -64,6 +64,7 @@ func NewSurvey(ctx context.Context, dir, task string, log *slog.Logger) *Survey 
 	if err != nil {
 		log.InfoContext(ctx, "the survey of the project lacks what git did not say", "error", err)
 	}
+	files = reached(dir, files)
 	s.rules(dir, files)
 	if root, err := os.OpenRoot(dir); err == nil { // no link leads out of it
 		s.add("Commands that are known to exist", 1_500, commandsIn(root.FS(), dir, files)...)
@@ -153,23 +154,44 @@ func readHead(name string) string {
 	return string(readText(name, maxRead))
 }
 
-// walk lists the files of a directory that is in no git work tree, and says if there are more.
+// walk lists the files of a directory, and says if there are more. It looks at directories before those below them, and at the
+// first one even if the time has ended: what describes a project is at its top.
 func walk(ctx context.Context, dir string) (files []string, more string) {
 	skipped := []string{"node_modules", "venv", "__pycache__", "target", "vendor"}
-	_ = fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
-		hidden := strings.HasPrefix(e.Name(), ".") && name != "."
-		switch {
-		case err != nil, e.IsDir() && (hidden || slices.Contains(skipped, e.Name())):
-			return fs.SkipDir
-		case len(files) == maxWalked, ctx.Err() != nil:
-			more = fmt.Sprintf("… there are more: only the first %d files were looked at", len(files))
-			return fs.SkipAll
-		case e.Type().IsRegular():
-			files = append(files, name)
+	below := os.DirFS(dir)
+	dirs := []string{"."}
+	for i := 0; i < len(dirs); i++ {
+		entries, _ := fs.ReadDir(below, dirs[i]) // those that could be read
+		for _, e := range entries {
+			name := path.Join(dirs[i], e.Name())
+			switch {
+			case len(files) == maxWalked, i > 0 && ctx.Err() != nil:
+				return files, fmt.Sprintf("… there are more: only the first %d files were looked at", len(files))
+			case e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.Contains(skipped, e.Name()):
+				dirs = append(dirs, name)
+			case e.Type().IsRegular():
+				files = append(files, name)
+			}
 		}
-		return nil
-	})
-	return files, more
+	}
+	return files, ""
+}
+
+// reached returns the files to which no link to a directory leads: git lists what it tracks below a directory also where a link
+// has taken its place.
+func reached(dir string, files []string) []string {
+	behindLink := map[string]bool{".": false}
+	var behind func(folder string) bool
+	behind = func(folder string) bool {
+		is, known := behindLink[folder]
+		if !known {
+			info, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(folder)))
+			is = behind(path.Dir(folder)) || err == nil && info.Mode()&fs.ModeSymlink != 0
+			behindLink[folder] = is
+		}
+		return is
+	}
+	return having(files, func(name string) bool { return !behind(path.Dir(name)) })
 }
 
 var manifests = []string{

@@ -1,6 +1,8 @@
 package taskledger_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -133,5 +135,39 @@ func TestSurveyRanks(t *testing.T) {
 				t.Errorf("%s: %q", task, got)
 			}
 		}
+	}
+}
+
+// TestSurveyWithoutTime: what is at the top of a project is known even if git, or a walk, would take too long.
+func TestSurveyWithoutTime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, greeter)
+	octest.Git(t, dir, "init", "-q")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	told := taskledger.NewSurvey(ended, dir, "Greet", slog.New(slog.DiscardHandler)).String()
+	for _, want := range []string{"Run make check.", "Greeter says hello.", "> go.mod", "there are more: only the first "} {
+		if !strings.Contains(told, want) {
+			t.Errorf("it lacks %q:\n%s", want, told)
+		}
+	}
+}
+
+// TestSurveyFollowsNoLink: also none in the place of a directory that git tracks.
+func TestSurveyFollowsNoLink(t *testing.T) {
+	t.Parallel()
+	dir, outside := t.TempDir(), t.TempDir()
+	write(t, outside, map[string]string{"rules/a.md": "confidential", "workflows/ci.yml": "run: confidential"})
+	write(t, dir, map[string]string{".cursor/rules/a.md": "", ".github/workflows/ci.yml": ""})
+	octest.Git(t, dir, "init", "-q")
+	octest.Git(t, dir, "add", "-A")
+	for _, name := range []string{".cursor", ".github"} {
+		if err := errors.Join(os.RemoveAll(filepath.Join(dir, name)), os.Symlink(outside, filepath.Join(dir, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told := survey(t, dir, "Say what is confidential").String(); strings.Contains(told, "confidential") {
+		t.Error(told)
 	}
 }
