@@ -64,7 +64,7 @@ func TestBlockerIDs(t *testing.T) {
 	restart()
 	imported := newWorld(t, "imported", epoch, spec("a"))
 	imported.start(t, ref("a", 1))
-	for _, id := range []string{"B20", "B3", "an id of another program"} {
+	for _, id := range []string{"B20", "B3", "B18446744073709551615", "B99999999999999999999999", "an id of another program"} {
 		imported.must(t, raisedAs(id))
 	}
 	got = append(got, two.raise(t, db, db.BlockerID()))
@@ -76,7 +76,7 @@ func TestBlockerIDs(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	restart()
-	for id, n := range map[string]int{"one": 4, "two": 4, "imported": 3} {
+	for id, n := range map[string]int{"one": 4, "two": 4, "imported": 5} {
 		if s := restore(t, db, id); s.Boulder.Raised != n || len(s.SubTask("a").Blockers) != n {
 			t.Errorf("%s has %d of %d blockers", id, s.Boulder.Raised, n)
 		}

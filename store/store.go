@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -149,7 +150,10 @@ func (db *DB) FreeBlockers(ctx context.Context, first, n int) error {
 }
 
 func numberOf(blockerID string) uint64 {
-	n, _ := strconv.ParseUint(strings.TrimPrefix(blockerID, "B"), 10, 64) // 0 for the ids of another program
+	n, err := strconv.ParseUint(strings.TrimPrefix(blockerID, "B"), 10, 64)
+	if err != nil || n > math.MaxUint32 { // an id of another program: no number may follow the highest ones
+		return 0
+	}
 	return n
 }
 

@@ -91,7 +91,9 @@ func unwritten(err error, before *landing) error {
 // stands in the way of writing them is an error.
 func (s *Slots) compare(ctx context.Context, root *os.Root, l *landing) (changes []Change, err error) {
 	w := *s.project
-	w.git.config = append(slices.Clip(w.git.config), "-c", "core.fsync=all") // these objects complete a landing, or put it back
+	w.git.config = append(slices.Clip(w.git.config),
+		"-c", "core.fsync=all", // these objects complete a landing, or put it back
+		"-c", "merge.directoryRenames=false") // the user's own file stays in its directory, even if the results move all others
 	if l.From, err = w.Snapshot(ctx); err != nil {
 		return nil, err
 	}

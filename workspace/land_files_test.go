@@ -330,6 +330,22 @@ func TestLandingSparesAnEditMeanwhile(t *testing.T) {
 	}
 }
 
+// A file that the user has made meanwhile in a directory that the results move stays where it is.
+func TestLandingMovesNoFileOfTheUser(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []string{"conflict", "true"} { // git's default is the first
+		l, result := landing(t, func(in repo) { in.git("mv", "d", "e") })
+		l.git("config", "merge.directoryRenames", setting)
+		l.write("d/mine", "mine")
+		if _, err := l.slots.LandFiles(t.Context(), l.base, result, false); err != nil {
+			t.Errorf("%s: %v", setting, err)
+		}
+		if mine, moved := l.read("d/mine"), l.read("e/one"); mine != "mine" || moved != "1\n" || l.read("e/mine") != "(none)" {
+			t.Errorf("%s: d/mine is %q, e/one %q", setting, mine, moved)
+		}
+	}
+}
+
 // An interrupted landing is completed with the same care as a new one, and it is said what it had written. It can still
 // be put back then, but for what the user has edited.
 func TestLandingAfterAKillAndAnObstacle(t *testing.T) {
