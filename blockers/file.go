@@ -141,11 +141,10 @@ func (d *Register) Listed(
 	ctx context.Context, boulderID string, since func(seq uint64) ([]boulder.Event, []boulder.Blocker, error),
 ) (unwritten int, err error) {
 	seq := uint64(0) // none stored: from the beginning
-	stored := func(tx *bolt.Tx) error {
+	read := func(tx *bolt.Tx) {
 		seq, _ = strconv.ParseUint(string(tx.Bucket(bucketListed).Get([]byte(boulderID))), 10, 64)
-		return nil
 	}
-	if err := d.with(ctx, reading, stored); err != nil {
+	if err := d.with(ctx, reading, func(tx *bolt.Tx) error { read(tx); return nil }); err != nil {
 		return 0, err
 	}
 	items, _, err := itemsOf(since(seq))
@@ -153,7 +152,7 @@ func (d *Register) Listed(
 		return unwritten, err
 	}
 	err = d.with(ctx, making, func(tx *bolt.Tx) error { // its write transaction excludes other processes
-		_ = stored(tx) // never fails
+		read(tx)
 		items, last, err := itemsOf(since(seq))
 		if unwritten = len(items); err != nil || len(items) == 0 {
 			return err

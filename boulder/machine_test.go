@@ -146,6 +146,8 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 			return m.settled(t, st.ID, awaited[0].ID)
 		}
 		return Unparked{SubTaskID: st.ID}
+	case b.Status.Terminal():
+		return rapid.SampledFrom([]Body{Landed{How: LandedFiles}, m.order(t, m.someID(t))}).Draw(t, "afterwards")
 	case b.Status == Synthesizing:
 		return TaskComplete{Status: rapid.SampledFrom([]Status{Completed, Partial, Failed, Running}).Draw(t, "end")}
 	case len(m.state.SubTasks) > 0 && m.state.AllOver() && b.Status == Running:
@@ -372,6 +374,9 @@ func (m *machine) order(t *rapid.T, id string) Body {
 		return SubTaskDone{
 			AttemptRef: AttemptRef{SubTaskID: id}, Status: status, AttemptStatus: AttemptCancelled, ByUser: true,
 		}
+	}
+	if done := m.state.Completed(1); len(done) > 0 && rapid.IntRange(0, 7).Draw(t, "keep") == 0 {
+		return Kept{SubTaskID: done[0].ID}
 	}
 	if m.state.Revision != nil && rapid.IntRange(0, 3).Draw(t, "redo") == 0 {
 		return m.redone(t, id)

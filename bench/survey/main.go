@@ -27,8 +27,6 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	verbose := flag.Bool("v", false, "print each commit, and what the survey does not name")
 	flag.Usage = func() { fmt.Fprintln(os.Stderr, "usage: survey [-v] CLONE N") }
 	flag.Parse()
@@ -37,7 +35,10 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := measure(ctx, os.Stdout, flag.Arg(0), n, *verbose); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = measure(ctx, os.Stdout, flag.Arg(0), n, *verbose)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "survey:", err)
 		os.Exit(1)
 	}
@@ -56,7 +57,7 @@ func measure(ctx context.Context, out io.Writer, clone string, n int, verbose bo
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if clone, err = filepath.Abs(clone); err != nil {
 		return err
 	}

@@ -298,7 +298,7 @@ func TestFactsAreFilledIn(t *testing.T) {
 		`{"needs_plan":true}`: {"needs_plan": true},
 	} {
 		answer := httptest.NewRecorder()
-		scriptmodel.Routes(scriptmodel.Always(scriptmodel.Reply{JSON: said})).ServeHTTP(answer, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(asked)))
+		scriptmodel.Routes(scriptmodel.Always(scriptmodel.Reply{JSON: said})).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(asked)))
 		var got struct {
 			Choices []struct{ Message struct{ Content string } }
 		}
