@@ -6,10 +6,11 @@ import "fmt"
 type CheckRequest struct {
 	Task        string
 	Goal        string
-	Constraints []string  // from the user, verbatim
-	Notes       []string  // notes and answers of the user, oldest first
-	SubTasks    []SubTask // those of the current plan
-	Extended    bool      // what was missing once has been added to the plan, and is done
+	Constraints []string     // from the user, verbatim
+	Rows        []Obligation // of the plan, but those that the request puts off
+	Notes       []string     // notes and answers of the user, oldest first
+	SubTasks    []SubTask    // those of the current plan
+	Extended    bool         // what was missing once has been added to the plan, and is done
 }
 
 // RequestCheck is the Progress Ledger's answer to a [CheckRequest], after normalization.

@@ -42,6 +42,11 @@ func checkRequest(s *boulder.State) boulder.CheckRequest {
 	req := boulder.CheckRequest{
 		Task: s.Boulder.Task, Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints, Extended: s.Boulder.Extensions > 0,
 	}
+	for _, row := range s.Revision.Plan.Request {
+		if row.Deferred == "" {
+			req.Rows = append(req.Rows, row)
+		}
+	}
 	req.Notes = allNotesAndAnswers(s)
 	for _, t := range s.SubTasks {
 		switch {

@@ -23,6 +23,7 @@ type CheckAnswer struct {
 
 // Row is the answer on one thing that the request asks for or forbids.
 type Row struct {
+	ID       string `json:"id"` // of the listed row that it is about; empty: the list lacks it
 	Text     string `json:"text"`
 	Evidence string `json:"evidence"`
 	Met      bool   `json:"met"`
@@ -51,7 +52,7 @@ func (j *Judge) Check(ctx context.Context, req boulder.CheckRequest) (boulder.Re
 		checkPrompt(req, maxEvidence), checkPrompt(req, maxEvidence/3))
 	switch {
 	case err == nil:
-		return normalizeCheck(answer), spent, nil
+		return normalizeCheck(answer, req.Rows), spent, nil
 	case !errors.Is(err, ledger.ErrNoAnswer):
 		return boulder.RequestCheck{}, spent, fmt.Errorf("check the request: %w", err)
 	case slices.ContainsFunc(req.SubTasks, func(t boulder.SubTask) bool { return gatesProve(t, t.GateRuns) }):
@@ -62,8 +63,15 @@ func (j *Judge) Check(ctx context.Context, req boulder.CheckRequest) (boulder.Re
 		&boulder.TroubleError{Kind: boulder.TroubleJudge, Err: err})
 }
 
-// normalizeCheck is fail-closed: what is not shown is missing, and what is named as missing is not met.
-func normalizeCheck(a CheckAnswer) boulder.RequestCheck {
+// normalizeCheck is fail-closed: what is not shown is missing, what is named as missing is not met, and a listed row that
+// the answer leaves out is not met. A wish demands nothing that could be shown.
+func normalizeCheck(a CheckAnswer, listed []boulder.Obligation) boulder.RequestCheck {
+	for _, o := range listed {
+		answered := func(r Row) bool { return r.ID == o.ID }
+		if o.Kind != boulder.Wish && !slices.ContainsFunc(a.Request, answered) {
+			a.Request = append(a.Request, Row{ID: o.ID, Text: o.Text, Evidence: "the check says nothing about it"})
+		}
+	}
 	c := boulder.RequestCheck{
 		Answer:  text.Excerpt(strings.TrimSpace(a.Answer), maxAnswer, text.Start),
 		Missing: limitItems(a.Missing, maxItems, maxItem),
@@ -117,7 +125,7 @@ How to judge
 
 What to answer
 - request: each thing that the request asks for or forbids, in its own words, also those that are met: the evidence, then
-  whether it is met.
+  whether it is met. Answer each row that is listed, with its id, and add those that the list lacks, with an empty id.
 - missing: what is left to do, each item something that an agent can be told to do. Empty if all is met.
 ` + answerPrompt
 
@@ -126,10 +134,19 @@ func checkPrompt(req boulder.CheckRequest, limit int) string {
 	return ledger.Headed("The request, word for word", text.Quote(text.Excerpt(req.Task, maxTask, text.Start))) +
 		ledger.Headed("Goal", req.Goal) +
 		ledger.Headed("Constraints", ledger.Bullets(req.Constraints)) +
+		ledger.Headed("What it asks for and forbids, as listed before the work", listedRows(req.Rows)) +
 		ledger.Headed("What the user said since, the last one is the newest", ledger.Bullets(req.Notes)) +
 		ledger.Headed("Where it stands", text.If(req.Extended,
 			"Something was missing once, and sub-tasks for that were added. What is missing now is told to the user.")) +
 		ledger.Marked("RECORDS", records(req.SubTasks, limit)) + "Is the request met?"
+}
+
+func listedRows(rows []boulder.Obligation) string {
+	var lines []string
+	for _, o := range rows {
+		lines = append(lines, fmt.Sprintf("[%s] %s%s", o.ID, oneLine(o.Text), text.If(o.Kind != boulder.Asks, " ("+string(o.Kind)+")")))
+	}
+	return ledger.Bullets(lines)
 }
 
 // minRecord is the least length of a sub-task's record that says more than its heading, in characters.

@@ -22,6 +22,10 @@ func check(t *testing.T, m *model, req boulder.CheckRequest) (c boulder.RequestC
 func checkRequest() boulder.CheckRequest {
 	return boulder.CheckRequest{
 		Task: "Add a dark mode.\nTell the users.", Goal: "The shop has a dark mode.", Constraints: []string{"never touch vendor/"},
+		Rows: []boulder.Obligation{
+			{ID: "r1", Text: "a dark mode", From: "Add a dark mode."}, {ID: "r2", Text: "vendor/ stays", Kind: boulder.Forbids},
+			{ID: "r3", Text: "it looks good", Kind: boulder.Wish},
+		},
 		Notes: []string{"By mail, not in the shop."}, Extended: true,
 		SubTasks: []boulder.SubTask{
 			{
@@ -38,7 +42,7 @@ func checkRequest() boulder.CheckRequest {
 	}
 }
 
-const allMet = `{"request":[{"text":"a dark mode","evidence":"web/start.html","met":true},{"text":"tell the users","evidence":"mail.txt","met":true}],
+const allMet = `{"request":[{"id":"r2","text":"vendor/ stays","evidence":"no change there","met":true},{"id":"r1","text":"a dark mode","evidence":"web/start.html","met":true},{"text":"tell the users","evidence":"mail.txt","met":true}],
 "missing":[],"answer":"The shop has a dark mode (web/start.html)."}`
 
 func TestCheckAsks(t *testing.T) {
@@ -46,7 +50,7 @@ func TestCheckAsks(t *testing.T) {
 	m := answers(allMet)
 	m.Usage = boulder.Usage{Input: 10, Output: 5, Cost: 0.5}
 	c, usage, err := check(t, m, checkRequest())
-	if err != nil || len(c.Rows) != 2 || len(c.Missing) > 0 || c.Unchecked != "" || c.Answer != "The shop has a dark mode (web/start.html)." {
+	if err != nil || len(c.Rows) != 3 || len(c.Missing) > 0 || c.Unchecked != "" || c.Answer != "The shop has a dark mode (web/start.html)." {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if want := (boulder.Usage{Input: 10, Output: 5, Calls: 1, Cost: 0.5}); usage != want {
@@ -60,14 +64,16 @@ func TestCheckAsks(t *testing.T) {
 // What nothing shows is missing, and what is named as missing is not met, whatever else the model says.
 func TestCheckIsFailClosed(t *testing.T) {
 	t.Parallel()
+	const r1, r2 = `{"id":"r1","text":"x","evidence":"f","met":true}`, `{"id":"r2","text":"x","evidence":"f","met":true}`
 	for name, tc := range map[string]struct {
 		answer  string
 		missing []string
 	}{
-		"not met":          {`{"request":[{"text":"a","evidence":"nothing","met":false},{"text":"b","evidence":"f","met":true}],"missing":[],"answer":""}`, []string{"a: nothing"}},
-		"without evidence": {`{"request":[{"text":"a","evidence":" ","met":true}],"missing":[],"answer":""}`, []string{"a"}},
-		"named":            {`{"request":[{"text":"a","evidence":"f","met":true}],"missing":["b"," "],"answer":""}`, []string{"b"}},
-		"named and unmet":  {`{"request":[{"text":"a","evidence":"f","met":false}],"missing":["write a"],"answer":""}`, []string{"write a"}},
+		"a row left out":   {`{"request":[` + r1 + `],"missing":[],"answer":""}`, []string{"vendor/ stays: the check says nothing about it"}},
+		"not met":          {`{"request":[` + r1 + `,` + r2 + `,{"id":"","text":"a","evidence":"nothing","met":false},{"text":"b","evidence":"f","met":true}],"missing":[],"answer":""}`, []string{"a: nothing"}},
+		"without evidence": {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":" ","met":true}],"missing":[],"answer":""}`, []string{"a"}},
+		"named":            {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"f","met":true}],"missing":["b"," "],"answer":""}`, []string{"b"}},
+		"named and unmet":  {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"f","met":false}],"missing":["write a"],"answer":""}`, []string{"write a"}},
 	} {
 		c, _, err := check(t, answers(tc.answer), checkRequest())
 		unmet := slices.ContainsFunc(c.Rows, func(r boulder.RequestRow) bool { return !r.Met })

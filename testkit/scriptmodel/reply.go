@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -73,10 +74,16 @@ func Always(reply Reply) Handler {
 }
 
 // allMet is the answer to a check of a whole request if the handler has none, so that only tests of checks need one.
-var allMet = Reply{JSON: map[string]any{
-	"request": []any{map[string]any{"text": "All of it", "evidence": "The script says so", "met": true}},
-	"missing": []any{}, "answer": "",
-}}
+func allMet(asked Request) Reply {
+	row := func(id string) any {
+		return map[string]any{"id": id, "text": "All of it", "evidence": "The script says so", "met": true}
+	}
+	rows := []any{row("")}
+	for _, m := range regexp.MustCompile(`(?m)^- \[(\S+)\] `).FindAllStringSubmatch(asked.Text(), -1) { // those listed
+		rows = append(rows, row(m[1]))
+	}
+	return Reply{JSON: map[string]any{"request": rows, "missing": []any{}, "answer": ""}}
+}
 
 // answersCheck reports whether the reply is meant for a check of a whole request.
 func (r Reply) answersCheck() bool {

@@ -125,7 +125,7 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request) {
 	case reply.answersCheck():
 		record()
 	default:
-		reply = allMet
+		reply = allMet(req)
 	}
 	if !reply.wait(r.Context()) {
 		return // the caller is gone
