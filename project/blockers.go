@@ -62,16 +62,33 @@ func ofRuns(ctx context.Context, there Reader, f blockers.Filter, now time.Time)
 	return all, err
 }
 
-// Blocker returns the blocker with an id, in upper or lower case. Imported boulders may have brought the same id: then the
-// one that an answer still reaches. A missing one is [blockers.ErrNotFound].
+// Blocker returns the blocker with an id, in upper or lower case. Imported boulders may have brought an id that another has:
+// then the one that an answer still reaches or, if it reaches several, the one of the boulder that is named as in B7@BOULDER.
+// A missing one is [blockers.ErrNotFound].
 func (p *Project) Blocker(ctx context.Context, id string) (report.Blocker, error) {
 	all, err := p.ListBlockers(ctx, blockers.Filter{})
+	short, of, _ := strings.Cut(strings.TrimSpace(id), "@")
+	var named []report.Blocker
 	for _, b := range all {
-		if strings.EqualFold(b.ID, strings.TrimSpace(id)) {
-			return b, nil
+		if strings.EqualFold(b.ID, short) && (of == "" || b.BoulderID == of) {
+			named = append(named, b)
 		}
 	}
-	if err == nil {
+	open := slices.DeleteFunc(slices.Clone(named), func(b report.Blocker) bool {
+		return b.Status.Settled() || b.Over != "" || b.Standing == blockers.Moot
+	})
+	switch {
+	case len(open) > 1 && of == "":
+		var which []string
+		for _, b := range open {
+			which = append(which, fmt.Sprintf("%s (%s)", b.Ref(), text.Clip(text.OneLine(b.Question), 60)))
+		}
+		return report.Blocker{}, usagef("an import brought another %s: say %s", short, strings.Join(which, " or "))
+	case len(open) > 0:
+		return open[0], nil
+	case len(named) > 0:
+		return named[0], nil
+	case err == nil:
 		err = fmt.Errorf("%w: %s", blockers.ErrNotFound, id)
 	}
 	return report.Blocker{}, err

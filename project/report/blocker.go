@@ -25,6 +25,14 @@ func NewBlocker(b boulder.Blocker, t *boulder.SubTask, over string, now time.Tim
 	return Blocker{Type: "blocker-record", Blocker: b, Standing: standing, Awaited: standing == blockers.Awaited, Over: over}
 }
 
+// Ref names the blocker also where an import brought another with its id: B7@BOULDER.
+func (b Blocker) Ref() string {
+	if b.BoulderID == "" {
+		return b.ID
+	}
+	return b.ID + "@" + b.BoulderID
+}
+
 // SortBlockers sorts blockers by urgency: first those of waiting sessions, by the time at which these continue without
 // an answer, then the others by standing and age.
 func SortBlockers(all []Blocker, now time.Time) {

@@ -170,3 +170,28 @@ func TestParseAnswer(t *testing.T) {
 		}
 	}
 }
+
+// Where an import brought a blocker with the id of another, an answer reaches the one that the user sees, or none.
+func TestAnswerToOneOfTwoWithAnID(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	other := newSampleOf(t, "01k3import")
+	other.Plan()
+	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
+	other.Start(theme)
+	other.Raise(theme, boulder.Blocker{Category: "security", Question: "Is the other key still good?", Hard: true})
+	other.storeIn(project)
+	if _, stderr, code := command(project, "blockers", "answer", "b1", "Yes."); code != exitUsage ||
+		!strings.Contains(stderr, "B1@01k3import (Is the other key still good?) or B1@01k3sample (Which key signs the theme?)") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	expect(t, project, exitOK, []string{"blockers", "show", "B1@01k3import"}, "Is the other key still good?")
+	screen := walk(t, project, "B1 B1 W1", nil, "it is good", "the release key")
+	checkTexts(t, "the screen", []string{"manager resume 01k3sample", "manager resume 01k3import"}, nil, screen)
+	a, _, _ := testApp(t, project)
+	for ref, want := range map[string]string{"B1@01k3sample": "the release key", "B1@01k3import": "it is good"} {
+		if b, err := a.Blocker(t.Context(), ref); err != nil || b.Answer != want {
+			t.Errorf("%s is answered with %q, %v", ref, b.Answer, err)
+		}
+	}
+}

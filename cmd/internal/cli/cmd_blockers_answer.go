@@ -123,11 +123,11 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 	for leave := false; !leave; {
 		var open []report.Blocker
 		open, err = a.ListBlockers(ctx, f)
-		open = slices.DeleteFunc(view.WithoutMoot(open), func(b report.Blocker) bool { return seen[b.ID] })
+		open = slices.DeleteFunc(view.WithoutMoot(open), func(b report.Blocker) bool { return seen[b.Ref()] })
 		if len(open) == 0 {
 			break
 		}
-		seen[open[0].ID] = true
+		seen[open[0].Ref()] = true
 		v.Say("")
 		v.Say(v.Dim(fmt.Sprintf("── %d left ", len(open)) + strings.Repeat("─", max(0, min(v.Width(), 60)-12))))
 		var answered *project.Answered
@@ -182,7 +182,7 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *report.Blocker, 
 		}
 		var answered *project.Answered
 		if err == nil {
-			answered, err = a.settle(ctx, b.ID, *s)
+			answered, err = a.settle(ctx, item.Ref(), *s)
 		}
 		if answered != nil {
 			v.Say(v.Green("✓ ") + view.Settled(answered, time.Now()))
@@ -193,7 +193,7 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *report.Blocker, 
 		if answered != nil && a.json {
 			return answered, a.printJSON(answered)
 		}
-		if now, err := a.Blocker(ctx, b.ID); answered != nil || err == nil && now.Status.Settled() { // also by another process
+		if now, err := a.Blocker(ctx, item.Ref()); answered != nil || err == nil && now.Status.Settled() { // also by another process
 			return answered, nil
 		}
 	}

@@ -160,7 +160,7 @@ func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *r
 	for i := range all {
 		if b := &all[i]; open(b) {
 			card := printed(func(o page.Out) { view.PrintBlocker(o, b, 0, true, now) })
-			p.add("ask-"+b.ID, "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == ""}))
+			p.add("ask-"+b.Ref(), "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == ""}))
 		}
 	}
 }

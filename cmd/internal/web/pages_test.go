@@ -26,7 +26,7 @@ func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	blocked(t, dir)
 	b := enter(t, site(t, dir, ""))
-	says(t, b.get("/"), "1 hard blocker waits for an answer", "1 choice and 1 refused permission can still be changed", `action="/blockers/B1"`, `value="allow"`, "Chosen by agents",
+	says(t, b.get("/"), "1 hard blocker waits for an answer", "1 choice and 1 refused permission can still be changed", `action="/blockers/B1@`+sample.ID, `value="allow"`, "Chosen by agents",
 		"manager resume 01k3middle", "NOT Nothing waits for you")
 	says(t, b.get("/boulders"), "01k3middle", sample.ID, "NOT No boulder is like that")
 	says(t, b.get("/boulders?q=nothing"), "No boulder is like that")
@@ -66,8 +66,8 @@ func TestActs(t *testing.T) {
 	order := "/b/" + sample.ID + "/order"
 	post("/blockers/B1", url.Values{"do": {"answer"}}, "nothing was sent")
 	post("/blockers/B1", url.Values{"do": {"allow"}}, "asks for no permission")
-	post("/blockers/B3", url.Values{"do": {"answer"}, "answer": {"Yes."}}, "alone does not give the permission", `action="/blockers/B3"`)
-	post("/blockers/B3", url.Values{"do": {"allow"}}, "Allowed B3.", `NOT action="/blockers/B3"`)
+	post("/blockers/B3", url.Values{"do": {"answer"}, "answer": {"Yes."}}, "alone does not give the permission", `action="/blockers/B3@`)
+	post("/blockers/B3", url.Values{"do": {"allow"}}, "Allowed B3.", `NOT action="/blockers/B3@`)
 	post("/blockers/B2", url.Values{"do": {"option " + hostile}}, "Answered B2: ")
 	post("/blockers/B1", url.Values{"do": {"answer"}, "answer": {"The release key"}}, "Answered B1.", "NOT hard blocker")
 	post("/blockers/B1", url.Values{"do": {"skip"}}, "B1 is answered already")
