@@ -201,6 +201,21 @@ func (p *Project) Steer(ctx context.Context, do func(*Access) error) error {
 	return context.Cause(ctx)
 }
 
+// reading calls do with access for reading, and again if the holder has ended meanwhile.
+func (p *Project) reading(ctx context.Context, do func(*Access) error) error {
+	for last := range Tries(ctx, retryStep, holderWait) {
+		there, err := p.Read(ctx)
+		if err == nil {
+			err = do(there)
+			there.Close()
+		}
+		if last || !errors.Is(err, ErrNotServed) {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
 // Submit hands a request to the holder, and returns the boulder's id once the run has begun. It waits up to beginWait
 // for a server that still resumes what a crash left.
 func (d *Access) Submit(ctx context.Context, req Request) (id string, err error) {

@@ -32,11 +32,10 @@ func (p *Project) Blockers() *blockers.Register {
 // can be read.
 func (p *Project) ListBlockers(ctx context.Context, f blockers.Filter) (all []report.Blocker, err error) {
 	now := time.Now()
-	there, err := p.Read(ctx)
-	if err == nil {
-		defer there.Close()
+	err = p.reading(ctx, func(there *Access) (err error) {
 		all, err = ofRuns(ctx, there, f, now)
-	}
+		return err
+	})
 	outside, unread := p.Blockers().List(ctx, f)
 	for _, b := range outside {
 		all = append(all, report.NewBlocker(b, nil, "", now))

@@ -56,21 +56,20 @@ func (p *Project) Reading(ctx context.Context, there *Access, d boulder.Snapshot
 }
 
 // Look reads a boulder with [Get] and passes it to of. With an error it still returns of's result if the boulder's head
-// could be read. The database is closed when it returns: a pager must not keep a run from starting.
+// could be read. The database is closed when it returns: a pager must not keep a run from starting. It calls of again if the
+// holder has ended meanwhile.
 func Look[T any](
 	ctx context.Context, p *Project, ref string, of func(ctx context.Context, there *Access, d boulder.Snapshot) (T, error),
 ) (made T, err error) {
-	there, err := p.Read(ctx)
-	if err != nil {
-		return made, err
-	}
-	defer there.Close()
-	d, err := Get(ctx, there, ref)
-	if d.Boulder.ID != "" {
-		var ofErr error
-		made, ofErr = of(ctx, there, d)
-		err = cmp.Or(err, ofErr)
-	}
+	err = p.reading(ctx, func(there *Access) error {
+		d, err := Get(ctx, there, ref)
+		if d.Boulder.ID != "" {
+			var ofErr error
+			made, ofErr = of(ctx, there, d)
+			err = cmp.Or(err, ofErr)
+		}
+		return err
+	})
 	return made, err
 }
 
