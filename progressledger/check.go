@@ -67,7 +67,7 @@ func (j *Judge) Check(ctx context.Context, req boulder.CheckRequest) (boulder.Re
 // the answer leaves out is not met. A wish demands nothing that could be shown.
 func normalizeCheck(a CheckAnswer, listed []boulder.Obligation) boulder.RequestCheck {
 	for _, o := range listed {
-		answered := func(r Row) bool { return r.ID == o.ID }
+		answered := func(r Row) bool { return r.ID == o.ID || r.ID == "" && text.Fold(r.Text) == text.Fold(o.Text) }
 		if o.Kind != boulder.Wish && !slices.ContainsFunc(a.Request, answered) {
 			a.Request = append(a.Request, Row{ID: o.ID, Text: o.Text, Evidence: "the check says nothing about it"})
 		}
