@@ -37,7 +37,7 @@ var sentinels = []struct {
 	{"not_found", boulder.ErrNotFound}, {"unstartable", orchestrator.ErrUnstartable}, {"loop_limit", orchestrator.ErrLoopLimit},
 	{"waiting", orchestrator.ErrWaiting}, {"declined", orchestrator.ErrDeclined}, {"unplanned", orchestrator.ErrUnplanned},
 	{"unowned", orchestrator.ErrUnowned},
-	{"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled}, {"no_fork", orchestrator.ErrNoFork},
+	{"stopped", orchestrator.ErrStopped}, {"cancelled", orchestrator.ErrCancelled}, {"no_fork", orchestrator.ErrNoFork}, {"anew", boulder.ErrAnew},
 }
 
 // Of converts an error to a fault; nil to nil.
