@@ -28,11 +28,6 @@ const prefix = "W"
 
 func idOf(n uint64) string { return prefix + strconv.FormatUint(n, 10) }
 
-// Outside reports whether an id is that of a blocker outside of runs.
-func Outside(id string) bool {
-	return strings.HasPrefix(strings.ToUpper(strings.TrimSpace(id)), prefix)
-}
-
 func keyOf(id string) ([]byte, error) {
 	digits, ok := strings.CutPrefix(strings.ToUpper(strings.TrimSpace(id)), prefix)
 	n, err := strconv.ParseUint(digits, 10, 64)
