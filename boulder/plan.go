@@ -112,6 +112,11 @@ type Spec struct {
 	Budget         *Budget  `json:"budget,omitempty"`
 }
 
+// Shows reports whether a text is a success criterion or a gate of the sub-task.
+func (s *Spec) Shows(criterion string) bool {
+	return slices.Contains(s.SuccessCriteria, criterion) || slices.Contains(s.Gates, criterion)
+}
+
 // Budget bounds a sub-task or a run. Zero: no bound, or for a sub-task's Attempts the run's default.
 type Budget struct {
 	Attempts int      `json:"attempts,omitempty" yaml:"attempts,count"` // all of a run; of a sub-task its tries

@@ -140,7 +140,7 @@ func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Tim
 	plan := old.Plan
 	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
 	kept := slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return replaced(s.ID) })
-	plan.SubTasks = slices.Concat(kept, n.SubTasks)
+	plan.SubTasks, plan.Request = slices.Concat(kept, n.SubTasks), reowned(plan.Request, n, replaced)
 	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.LedgerModel), CreatedAt: now}
 	plan.Seal.Hash = plan.Hash()
 	rev := boulder.PlanRevision{
@@ -174,6 +174,36 @@ func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Tim
 		}
 	}
 	return e
+}
+
+// reowned returns the rows of a request with owners that exist: what a replaced sub-task did is done by the new one that has
+// the criterion or gate that shows it, else by the last that replaces it, else by the last of all.
+func reowned(rows []boulder.Obligation, n boulder.Replacement, replaced func(id string) bool) []boulder.Obligation {
+	rows = slices.Clone(rows)
+	for i := range rows {
+		row := &rows[i]
+		if !replaced(row.Owner) {
+			continue
+		}
+		heir, best := n.SubTasks[len(n.SubTasks)-1], 0
+		for _, s := range n.SubTasks {
+			fits := 0
+			if n.Replaces[s.ID] == row.Owner {
+				fits = 1
+			}
+			if row.ShownBy != "" && s.Shows(row.ShownBy) {
+				fits += 2
+			}
+			if fits > 0 && fits >= best {
+				heir, best = s, fits
+			}
+		}
+		row.Owner = heir.ID
+		if !heir.Shows(row.ShownBy) {
+			row.ShownBy = ""
+		}
+	}
+	return rows
 }
 
 func plannedIn(s boulder.Spec, models ...string) boulder.PlannedIn {

@@ -48,6 +48,10 @@ func TestReplan(t *testing.T) {
 	var asked []boulder.ReplanRequest
 	r.cfg.Judge, r.cfg.Planner = stalling("hard"), replaces(&asked)
 	plan := hardPlan()
+	plan.Request = []boulder.Obligation{
+		{ID: "r1", Text: "a gate", Owner: "hard", ShownBy: "make check"}, {ID: "r2", Text: "the rest", Owner: "behind", ShownBy: "Do behind"},
+		{ID: "r3", Text: "done", Owner: "done", ShownBy: "Do done"}, {ID: "r4", Text: "not", Kind: boulder.Forbids},
+	}
 	events, err := r.request(orchestrator.Request{Plan: plan, GatesApproved: true})
 	r.completes(events, err)
 	says(t, events, "- hard: Do hard (superseded)\n  replaced by plan revision 2: ")
@@ -70,6 +74,14 @@ func TestReplan(t *testing.T) {
 	if len(replan.Changed) != 1 || replan.Changed[0].From != "hard" || replan.Changed[0].To.ID != "smaller" ||
 		len(replan.Added) != 1 || replan.Added[0].ID != "rest" || !slices.Equal(replan.Removed, []string{"behind"}) {
 		t.Errorf("the difference is %+v", replan)
+	}
+	// What was replaced owns no row of the request: what has the gate that shows it does, else what comes last.
+	var owners []string
+	for _, row := range replan.Plan.Plan.Request {
+		owners = append(owners, row.Owner+": "+row.ShownBy)
+	}
+	if want := []string{"smaller: make check", "rest: ", "done: Do done", ": "}; !slices.Equal(owners, want) {
+		t.Errorf("the rows are owned by %q, want %q", owners, want)
 	}
 	head, subTasks := r.store.load(t)
 	statuses := map[string]boulder.SubTaskStatus{}

@@ -176,6 +176,15 @@ func TestParseFillsIn(t *testing.T) {
 				},
 			}},
 		},
+		"numbers beside names": {
+			"goal: g\nsub_tasks:\n- {id: toggle, description: x, subject: s}\n- {id: 7, description: y, subject: s}\n" +
+				"- {id: docs, description: z, subject: s, depends_on: [1, 7]}\n",
+			boulder.Plan{Version: 1, Task: "g", Goal: "g", SubTasks: []boulder.Spec{
+				{ID: "toggle", Subject: "s", ActiveForm: "s", Description: "x", SuccessCriteria: []string{"s"}},
+				{ID: "7", Subject: "s", ActiveForm: "s", Description: "y", SuccessCriteria: []string{"s"}},
+				{ID: "docs", Subject: "s", ActiveForm: "s", Description: "z", SuccessCriteria: []string{"s"}, DependsOn: []string{"toggle", "7"}},
+			}},
+		},
 		"taken numbers": {
 			"goal: g\nsub_tasks:\n- {id: 2, description: x, subject: s}\n- {description: y, subject: s}\n" +
 				"- {id: 4, description: z, subject: s}\n",

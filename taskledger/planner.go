@@ -197,6 +197,9 @@ func fill(p *boulder.Plan) {
 	numberRows(p.Request)
 	for i := range p.SubTasks {
 		fillSubTask(&p.SubTasks[i])
+		for j, name := range p.SubTasks[i].DependsOn {
+			p.SubTasks[i].DependsOn[j] = byNumber(name, p.SubTasks)
+		}
 	}
 	if blank(p.Task) {
 		p.Task = p.Goal
@@ -234,6 +237,15 @@ func number(specs []boulder.Spec) {
 			}
 		}
 	}
+}
+
+// byNumber returns the id of the sub-task that name stands for if it is no id, and the number of one in the plan.
+func byNumber(name string, specs []boulder.Spec) string {
+	n, err := strconv.Atoi(name)
+	if err != nil || n < 1 || n > len(specs) || slices.ContainsFunc(specs, func(s boulder.Spec) bool { return s.ID == name }) {
+		return name
+	}
+	return specs[n-1].ID
 }
 
 // numberRows gives the rows of a request without an id r and their number, or the next free one.

@@ -47,6 +47,8 @@ const systemPrompt = `You are the Task Ledger of a manager that has work done by
 How to split
 ` + splitPrompt + `
 - The sub-tasks together are the whole task: nothing that was asked for is missing, nothing is added.
+- If no command that is known to exist checks the whole, let the last sub-task be "verify": it depends on all others, and
+  looks at their results together as the task wants them. It mends what does not fit.
 
 What to answer
 - goal: in one line, what is true when all is done.

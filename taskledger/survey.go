@@ -67,7 +67,16 @@ func NewSurvey(ctx context.Context, dir, task string, log *slog.Logger) *Survey 
 	files = reached(dir, files)
 	s.rules(dir, files)
 	if root, err := os.OpenRoot(dir); err == nil { // no link leads out of it
-		s.add("Commands that are known to exist", 1_500, commandsIn(root.FS(), dir, files)...)
+		ci := having(files, func(name string) bool { ok, _ := path.Match(workflows, name); return ok || name == ".gitlab-ci.yml" })
+		var lines []string
+		for _, c := range commandsIn(root.FS(), dir, ci) {
+			if c.Why == "CI" {
+				lines = append(lines, "CI: "+c.Run)
+			} else {
+				lines = append(lines, c.Run+text.If(c.Why != "", " ("+c.Why+")"))
+			}
+		}
+		s.add("Commands that are known to exist", 1_500, lines...)
 		root.Close()
 	}
 	s.add("Manifests", 700, shownNames(having(files, func(name string) bool { return slices.Contains(manifests, path.Base(name)) }))...)
@@ -259,21 +268,36 @@ func kinds(files []string) string {
 	return strings.Join(all[:min(shown, len(all))], ", ")
 }
 
-// commandsIn lists what the project's own files say how it is built and tested.
-func commandsIn(project fs.FS, dir string, files []string) (lines []string) {
-	for _, c := range slices.Concat(detect.Tests(project), detect.Lint(project)) {
-		lines = append(lines, fmt.Sprintf("%s (%s)", c.Run, c.Why))
+// commandsIn lists what the project's own files say how it is built and tested, with the reason if it is not plain. ci are
+// the files of its CI.
+func commandsIn(project fs.FS, dir string, ci []string) (found []detect.Command) {
+	found = slices.Concat(detect.Tests(project), detect.Lint(project))
+	for _, line := range detect.Scripts(project) {
+		found = append(found, detect.Command{Run: line})
 	}
-	lines = append(lines, detect.Scripts(project)...)
-	for _, name := range files {
-		if ok, _ := path.Match(".github/workflows/*.y*ml", name); !ok && name != ".gitlab-ci.yml" {
-			continue
-		}
+	for _, name := range ci {
 		for _, m := range ciRun().FindAllStringSubmatch(readHead(filepath.Join(dir, filepath.FromSlash(name))), -1) {
-			addTo(&lines, "CI: "+text.Short(m[1], 120))
+			addTo(&found, detect.Command{Run: text.Short(m[1], 120), Why: "CI"})
 		}
 	}
-	return lines
+	return found
+}
+
+const workflows = ".github/workflows/*.y*ml"
+
+// KnownCommands returns the commands that a project's own files say how it is built and tested: those exist. Whether they
+// pass is another matter.
+func KnownCommands(dir string) (commands []string) {
+	root, err := os.OpenRoot(dir) // no link leads out of it
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	ci, _ := fs.Glob(root.FS(), workflows) // the pattern is valid
+	for _, c := range commandsIn(root.FS(), dir, append(ci, ".gitlab-ci.yml")) {
+		addTo(&commands, c.Run)
+	}
+	return commands
 }
 
 // ciRun matches a command of one line in a workflow.

@@ -171,3 +171,17 @@ func TestSurveyFollowsNoLink(t *testing.T) {
 		t.Error(told)
 	}
 }
+
+// TestKnownCommands: what the project's files name is known; what a CI runs in several lines, or a link leads to, is not.
+func TestKnownCommands(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, greeter)
+	want := []string{"go test ./...", "go vet ./...", "npm run lint", "make check", "go test -race ./..."}
+	if got := taskledger.KnownCommands(dir); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := taskledger.KnownCommands(filepath.Join(dir, "none")); got != nil {
+		t.Errorf("without a directory: %q", got)
+	}
+}

@@ -195,7 +195,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 func (a *app) preview(
 	ctx context.Context, o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget,
 ) {
-	view.Plan(o, plan)
+	view.Plan(o, plan, taskledger.KnownCommands(a.Dir()))
 	view.Decided(o, plan, done.Words, done.Checks)
 	view.Expected(o, plan, a.Config().Limits, budget, a.Earlier(ctx))
 }
@@ -343,7 +343,7 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 		defer p.view.Pause()()
 	}
 	if asks || !p.quiet {
-		view.Replan(p.on(p.Stderr), r)
+		view.Replan(p.on(p.Stderr), r, taskledger.KnownCommands(p.Dir()))
 	}
 	if !asks {
 		return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+

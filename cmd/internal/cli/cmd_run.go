@@ -22,6 +22,7 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
+	"github.com/bouldermgr/manager/taskledger"
 )
 
 type runOptions struct {
@@ -429,7 +430,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	case waits:
 		err = a.agreeHere(ctx, there, detail, &req)
 	case detail.Asked() != "" && a.interactive():
-		view.Replan(a.on(a.Stderr), orchestrator.Proposal(detail))
+		view.Replan(a.on(a.Stderr), orchestrator.Proposal(detail), taskledger.KnownCommands(a.Dir()))
 		o := boulder.Order{Do: boulder.OrderApprove, Hash: detail.Asked()}
 		if _, err = a.choose(ctx, "Continue with this plan?", "yes", "no"); errors.Is(err, orchestrator.ErrDeclined) {
 			o.Do, err = boulder.OrderDecline, nil

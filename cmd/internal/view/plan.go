@@ -49,8 +49,8 @@ func Warnings(o page.Out, all []yamlfile.Problem) {
 
 const descriptionShown = 6
 
-// Plan prints a plan for people.
-func Plan(o page.Out, plan *boulder.Plan) {
+// Plan prints a plan for people. known are the commands that the project is known to have.
+func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	fmt.Fprintln(o, o.Bold(text.Wrap(firstLines(text.Safe(plan.Task), descriptionShown), o.Lines())))
 	if text.OneLine(plan.Goal) != text.OneLine(plan.Task) {
 		o.Field(1, "goal", plan.Goal)
@@ -70,7 +70,7 @@ func Plan(o page.Out, plan *boulder.Plan) {
 	}
 	var nodes []dag.Node
 	for i, s := range plan.SubTasks {
-		printSpec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s)
+		printSpec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s, known)
 		nodes = append(nodes, dag.Node{ID: s.ID, DependsOn: s.DependsOn})
 	}
 	Request(o, plan)
@@ -144,6 +144,17 @@ func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks
 		}
 	}
 	o.Field(0, "decided by", strings.Join(on, ", ")+text.Prefixed("; no command is known for ", strings.Join(off, " and ")))
+	var ungated []string
+	for _, s := range plan.SubTasks {
+		if len(s.Gates)+len(s.NoWorse) == 0 {
+			ungated = append(ungated, s.ID)
+		}
+	}
+	if len(ungated) > 0 {
+		tests := slices.Contains(words, boulder.DoneTests) && len(checks.Tests) > 0
+		o.Field(0, "no gate", strings.Join(ungated, ", ")+": besides the judge "+
+			map[bool]string{true: "only the project's tests check", false: "nobody checks"}[tests]+" what is done there")
+	}
 }
 
 // Expected prints the upper bound of judged turns, the cost at which the run stops, and an estimate of the cost from
@@ -174,8 +185,9 @@ func Expected(o page.Out, plan *boulder.Plan, l orchestrator.Limits, b *boulder.
 	}
 }
 
-// Replan shows a proposed replan to the user: what is removed, changed and added, and what it is warned of.
-func Replan(o page.Out, r orchestrator.ReplanProposal) {
+// Replan shows a proposed replan to the user: what is removed, changed and added, and what it is warned of. known is as for
+// [Plan].
+func Replan(o page.Out, r orchestrator.ReplanProposal, known []string) {
 	o.Say()
 	name := map[bool]string{true: "Extension", false: "Replan"}[len(r.Missing) > 0]
 	o.Say(o.Bold(fmt.Sprintf("%s %d:", name, r.Number)), " ", o.Plain(r.Reason))
@@ -186,9 +198,9 @@ func Replan(o page.Out, r orchestrator.ReplanProposal) {
 	for _, s := range r.SubTasks {
 		from := r.Replaces[s.ID]
 		if changed = append(changed, from); from == "" {
-			printSpec(o, o.Green("+"), s.ID, s)
+			printSpec(o, o.Green("+"), s.ID, s, known)
 		} else {
-			printSpec(o, o.Yellow("~"), from+" → "+s.ID, s)
+			printSpec(o, o.Yellow("~"), from+" → "+s.ID, s, known)
 		}
 	}
 	for _, t := range r.Replaced {
@@ -200,7 +212,7 @@ func Replan(o page.Out, r orchestrator.ReplanProposal) {
 	Warnings(o, taskledger.Warnings(&boulder.Plan{SubTasks: r.SubTasks}))
 }
 
-func printSpec(o page.Out, mark, id string, s boulder.Spec) {
+func printSpec(o page.Out, mark, id string, s boulder.Spec, known []string) {
 	o.Say()
 	o.Say(mark, " ", o.Strong(s.Subject), " ", o.Faint("("+id+")"))
 	if text.OneLine(s.Description) != text.OneLine(s.Subject) {
@@ -213,10 +225,10 @@ func printSpec(o page.Out, mark, id string, s boulder.Spec) {
 		}
 	}
 	for _, g := range s.Gates {
-		o.Item(1, o.Dim("gate:"), " ", o.Code("$ "+g))
+		o.Item(1, o.Dim("gate:"), " ", o.Code("$ "+g), o.Dim(text.If(slices.Contains(known, g), " (the project has it)")))
 	}
 	for _, g := range s.NoWorse {
-		o.Item(1, o.Dim("no worse:"), " ", o.Code("$ "+g))
+		o.Item(1, o.Dim("no worse:"), " ", o.Code("$ "+g), o.Dim(text.If(slices.Contains(known, g), " (the project has it)")))
 	}
 	o.Fields(1, "expects", text.If(s.ExpectsChanges, "a change to files"),
 		"empty ok", text.If(s.EmptyOK, "to have found nothing is a good result"),

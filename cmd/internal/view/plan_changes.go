@@ -20,7 +20,7 @@ func PlanChanges(o page.Out, was, now *boulder.Plan) {
 	for _, p := range c.SubTasks {
 		is := func(s boulder.Spec) bool { return s.ID == p.ID }
 		if i := slices.IndexFunc(now.SubTasks, is); p.Change == boulder.PartAdded {
-			printSpec(o, o.Green("+"), p.ID, now.SubTasks[i])
+			printSpec(o, o.Green("+"), p.ID, now.SubTasks[i], nil)
 		} else if i >= 0 {
 			printPartChange(o, p, now.SubTasks[i].Subject)
 		} else {

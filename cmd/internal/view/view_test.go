@@ -22,7 +22,7 @@ import (
 func TestPlanView(t *testing.T) {
 	t.Parallel()
 	plan := sample.Plan()
-	compare(t, "plan.txt", shown(t, 0, func(o page.Out) { Plan(o, &plan) }))
+	compare(t, "plan.txt", shown(t, 0, func(o page.Out) { Plan(o, &plan, []string{"go test ./settings"}) }))
 }
 
 // Approving a plan approves what decides about its results, so the plan must show it.
@@ -34,10 +34,10 @@ func TestPlanViewShowsWhatDecides(t *testing.T) {
 			Tokens: 5e5, Cost: 2.5, Time: boulder.Duration(45 * time.Minute), Attempts: 2, Calls: 1,
 		},
 	}}}
-	got := shown(t, 0, func(o page.Out) { Plan(o, plan) })
+	got := shown(t, 0, func(o page.Out) { Plan(o, plan, []string{"make unit"}) })
 	want := `
 1. x (x)
-  no worse: $ make unit
+  no worse: $ make unit (the project has it)
   expects: a change to files
   empty ok: to have found nothing is a good result
   outputs: port, host
@@ -56,7 +56,7 @@ func TestPlanViewOfManySubTasks(t *testing.T) {
 		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: fmt.Sprint("s", i), Subject: "x", Description: "x"})
 	}
 	plan.SubTasks[20].DependsOn = []string{"s0"}
-	got := shown(t, 80, func(o page.Out) { Plan(o, &plan) })
+	got := shown(t, 80, func(o page.Out) { Plan(o, &plan, nil) })
 	if want := "order: 21 sub-tasks in 2 steps, at most 20 side by side\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("the plan does not end with %q:\n%s", want, got)
 	}
@@ -279,7 +279,7 @@ func TestPlanSaysWhatTheTaskDemands(t *testing.T) {
 		{ID: "r4", Text: "No vendor\u202e", Kind: boulder.Forbids}, {ID: "r5", Text: "Clean code", Kind: boulder.Wish},
 		{ID: "r6", Text: "Icons", Deferred: "later"},
 	}
-	says(t, shown(t, 0, func(o page.Out) { Plan(o, &plan) }), "  reason: Two parts\n", "  assumed: There is a settings page\n",
+	says(t, shown(t, 0, func(o page.Out) { Plan(o, &plan, nil) }), "  reason: Two parts\n", "  assumed: There is a settings page\n",
 		"  A toggle: "+owner+"\n", "  Speed: "+owner+", and no criterion shows it\n", "  Mail: nobody does this\n",
 		"  No vendor: holds for all\n", "  Clean code: cannot be checked\n", "  Icons: put off by the task (\"later\")\n")
 }

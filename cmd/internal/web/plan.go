@@ -32,7 +32,7 @@ func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, ba
 		plan, shown = d.Revision.Plan, s.preview(ctx, b, &d.Revision.Plan, taskledger.Warnings(&d.Revision.Plan))
 	} else {
 		proposal := orchestrator.Proposal(*d)
-		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal) })
+		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal, taskledger.KnownCommands(s.Dir())) })
 	}
 	all, _ := taskledger.Format(&plan) // cannot fail: the plan was parsed, or made here
 	p.add("agree-"+b.ID, "", s.html("agree", map[string]any{
@@ -43,7 +43,7 @@ func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, ba
 // preview renders a plan as the terminal does before it asks for approval.
 func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Plan, warnings []yamlfile.Problem) template.HTML {
 	return printed(func(o page.Out) {
-		view.Plan(o, plan)
+		view.Plan(o, plan, taskledger.KnownCommands(s.Dir()))
 		view.Warnings(o, warnings)
 		view.Decided(o, plan, b.DoneWhen, b.Checks)
 		view.Expected(o, plan, s.Config().Limits, b.Budget, s.Earlier(ctx))
