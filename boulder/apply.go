@@ -14,7 +14,7 @@ var eventTypes = []eventType{
 	event("planned", false, (*State).planned),
 	event("decomposed", true, (*State).decomposed),
 	event("status", false, (*State).statusChanged),
-	event("taken-up", false, (*State).takenUp),
+	event("resumed", false, (*State).resumed),
 	event("clock", false, (*State).clockMoved),
 	event("session-left", false, (*State).sessionLeft),
 	ofAttempt("attempt-starting", false, (*State).starting, AttemptQueued),
@@ -140,7 +140,7 @@ func (s *State) apply(e *Event) error {
 	e.Seq = s.Boulder.Seq + 1
 	worked := s.Boulder.WorkedBy(e.Time) // in the status before the event
 	switch b := e.Body.(type) {
-	case TakenUp:
+	case Resumed:
 		worked = s.Boulder.Worked
 	case ClockMoved:
 		worked = s.Boulder.WorkedBy(e.Time.Add(-b.By))
@@ -202,7 +202,7 @@ func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason st
 	t.Status, t.Reason, t.UpdatedAt = status, reason, e.Time
 	t.Parked, t.AtLimit, t.Program = false, false, "" // parked sets these afterwards
 	if status.Terminal() {
-		t.Standing = ""
+		t.Reuse = ""
 	}
 }
 

@@ -12,11 +12,11 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if s.Boulder.Status != Running {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	}
-	if s.Boulder.Line.Trial {
+	if s.Boulder.Trunk.Trial {
 		return fmt.Errorf("the gates are not tried yet")
 	}
-	standing := o.SubTask.Standing == StandingKept
-	if !standing {
+	reuse := o.SubTask.Reuse == ReuseKept
+	if !reuse {
 		s.Boulder.Attempts++
 	}
 	s.removeOpen(o)
@@ -30,8 +30,8 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
 	}
-	if standing {
-		o.standing(e)
+	if reuse {
+		o.reuse(e)
 	}
 	if s.Boulder.Isolated() {
 		o.SubTask.Slot = b.Slot
@@ -78,8 +78,8 @@ func (s *State) turnSent(e *Event, o *Open, b TurnSent) error {
 			o.Attempt.Reason, o.Attempt.NotBefore = "", time.Time{}
 		}
 	}
-	if o.Attempt.TakenAt.IsZero() {
-		o.Attempt.TakenAt = e.Time
+	if o.Attempt.RunningSince.IsZero() {
+		o.Attempt.RunningSince = e.Time
 	}
 	return nil
 }
@@ -89,8 +89,8 @@ func (s *State) progress(e *Event, b SubTaskProgress) error {
 	if err != nil {
 		return err
 	}
-	if o.Attempt.TakenAt.IsZero() && o.Turn.MessageID != "" { // resumed without a prompt
-		o.Attempt.TakenAt = e.Time
+	if o.Attempt.RunningSince.IsZero() && o.Turn.MessageID != "" { // resumed without a prompt
+		o.Attempt.RunningSince = e.Time
 	}
 	o.Attempt.Seen = b.Usage
 	if b.Checkpoint != nil {
@@ -112,7 +112,7 @@ func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	o.Attempt.Status = AttemptMonitoring
 	o.Attempt.recovered()
 	s.regrown(e, o.Attempt.Model, b.Cooldown)
-	o.Attempt.TakenAt = time.Time{}
+	o.Attempt.RunningSince = time.Time{}
 	s.worked(o, b.Evidence.Duration)
 	if o.Attempt.Idle++; b.Evidence.ToolCount > 0 {
 		o.Attempt.Idle = 0
@@ -145,7 +145,7 @@ func (s *State) gateRun(_ *Event, b GateRun) error {
 	if b.FlakySuspected {
 		addTo(&t.Flaky, b.Command)
 	}
-	l, tree := &s.Boulder.Line, b.Tree
+	l, tree := &s.Boulder.Trunk, b.Tree
 	if b.Final && b.NoWorse == "" {
 		tree = l.Tree // of the tip; empty in place
 	}
@@ -167,7 +167,7 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 		return fmt.Errorf("turn %d of %q is not waiting for a verdict", b.Turn, b.SubTaskID)
 	}
 	o.Turn.Verdict = &b.Verdict
-	s.First(o.SubTask).Judged++
+	s.Origin(o.SubTask).Judged++
 	o.Attempt.recovered()
 	s.regrown(e, s.Boulder.LedgerModel, b.Cooldown)
 	o.SubTask.Stalls, o.SubTask.NeedsUser = b.Stalls, b.NeedsUser
@@ -175,10 +175,10 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 		o.SubTask.Unresolved++
 	}
 	if v := &b.Verdict; !v.Completed && !v.JudgeUnavailable {
-		o.SubTask.Achieved, o.SubTask.Met = v.Summary, nil
+		o.SubTask.PartialSummary, o.SubTask.PartialMet = v.Summary, nil
 		for _, c := range v.Criteria {
 			if c.Met {
-				o.SubTask.Met = append(o.SubTask.Met, c.Criterion)
+				o.SubTask.PartialMet = append(o.SubTask.PartialMet, c.Criterion)
 			}
 		}
 	}
@@ -191,9 +191,9 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 func (s *State) bookRunningTurn(o *Open, at time.Time) {
 	a := o.Attempt
 	a.Spent, a.Seen = a.Spent.Add(a.Seen), Usage{}
-	if !a.TakenAt.IsZero() {
-		s.worked(o, max(0, at.Sub(a.TakenAt)))
-		a.TakenAt = time.Time{}
+	if !a.RunningSince.IsZero() {
+		s.worked(o, max(0, at.Sub(a.RunningSince)))
+		a.RunningSince = time.Time{}
 	}
 }
 
@@ -338,7 +338,7 @@ func (s *State) endable(b SubTaskDone) error {
 
 func (s *State) completed(t *SubTask, last *Turn) {
 	t.Stalls = 0
-	if last.Kind != TurnStanding {
+	if last.Kind != TurnReuse {
 		t.Inputs = s.inputs(t)
 	}
 	s.raiseBaseline(t, last.Evidence)
@@ -346,7 +346,7 @@ func (s *State) completed(t *SubTask, last *Turn) {
 	t.Remaining, t.Answer = v.Remaining, v.Answer
 	if v.NeedReplan && len(s.Remainder(t.ID)) > 0 { // the remaining plan is wrong
 		wish := Replanning{AttemptRef: AttemptRef{SubTaskID: t.ID}, Reason: v.ReplanReason}
-		s.Boulder.Wanted = append(slices.Clip(s.Boulder.Wanted), wish)
+		s.Boulder.ReplansWanted = append(slices.Clip(s.Boulder.ReplansWanted), wish)
 	}
 }
 
@@ -365,7 +365,7 @@ func (s *State) release(e *Event, t *SubTask) (kept []string) {
 				if d.Status == SubTaskCompleted {
 					todo = append(todo, d)
 				}
-				if d.Status == SubTaskCompleted || d.Standing == StandingKept {
+				if d.Status == SubTaskCompleted || d.Reuse == ReuseKept {
 					kept = append(kept, id)
 				}
 			}

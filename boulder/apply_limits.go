@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// takenUp resets the previous process's faults, which the user has seen to, and waits prolonged by a clock set back.
-func (s *State) takenUp(e *Event, b TakenUp) error {
+// resumed resets the previous process's faults, which the user has seen to, and waits prolonged by a clock set back.
+func (s *State) resumed(e *Event, b Resumed) error {
 	if b.Iterations != 0 {
 		if s.Boulder.Loop == nil || b.Iterations < 1 {
 			return fmt.Errorf("a bound of %d turns is for a loop, and at least 1", b.Iterations)
@@ -39,7 +39,7 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		}
 		s.bookRunningTurn(o, s.Boulder.ClockAt) // the previous process's last sign of life
 		if !waits && a.Status == AttemptExecuting && o.Turn.MessageID != "" {
-			a.TakenAt = e.Time
+			a.RunningSince = e.Time
 		}
 		a.UpdatedAt = e.Time
 	}
@@ -54,8 +54,8 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 // longer. Time that the machine slept counts as waiting for a provider.
 func (s *State) clockMoved(_ *Event, b ClockMoved) error {
 	for _, o := range s.Live() {
-		if !o.Attempt.TakenAt.IsZero() {
-			o.Attempt.TakenAt = o.Attempt.TakenAt.Add(b.By)
+		if !o.Attempt.RunningSince.IsZero() {
+			o.Attempt.RunningSince = o.Attempt.RunningSince.Add(b.By)
 		}
 		o.Attempt.NotBefore = setBack(o.Attempt.NotBefore, b.By)
 	}

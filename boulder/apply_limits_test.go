@@ -49,9 +49,9 @@ func TestWorked(t *testing.T) {
 		{-time.Second, GateRun{AttemptRef: AttemptRef{"a", 1}}, 2 * time.Second}, // clocks go backwards
 		{3 * time.Second, StatusChanged{Status: Paused}, 5 * time.Second},
 		{time.Hour, StatusChanged{Status: Running}, 5 * time.Second},
-		{time.Hour, TakenUp{}, 5 * time.Second}, // after a crash
+		{time.Hour, Resumed{}, 5 * time.Second}, // after a crash
 		{time.Second, StatusChanged{Status: Paused}, 6 * time.Second},
-		{time.Hour, TakenUp{}, 6 * time.Second},
+		{time.Hour, Resumed{}, 6 * time.Second},
 	} {
 		at = at.Add(step.passed)
 		feedAt(t, s, at, step.body)
@@ -74,7 +74,7 @@ func TestSeenUsage(t *testing.T) {
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
 	ref := AttemptRef{"a", 1}
 	sees := func(n int64) Body { return SubTaskProgress{AttemptRef: ref, Usage: Usage{Input: n}} }
-	feed(t, s, Starting{AttemptRef: ref}, sees(3), sees(5), Trouble{AttemptRef: ref}, sees(2), TakenUp{}, sees(1))
+	feed(t, s, Starting{AttemptRef: ref}, sees(3), sees(5), Trouble{AttemptRef: ref}, sees(2), Resumed{}, sees(1))
 	if got := s.Open("a").Attempt.Running().Input; got != 5+2+1 {
 		t.Errorf("%d were seen, want 8", got)
 	}
@@ -102,7 +102,7 @@ func TestTakenUp(t *testing.T) {
 	if r := s.Boulder.Replan; r.Troubles != 1 || !r.NotBefore.Equal(later) {
 		t.Fatalf("after a fault: %+v", r)
 	}
-	feed(t, s, TakenUp{})
+	feed(t, s, Resumed{})
 	if a := s.Open("a").Attempt; a.Troubles != 0 || a.Reason != "" || !a.NotBefore.IsZero() {
 		t.Errorf("the attempt still waits: %+v", a)
 	}

@@ -21,13 +21,13 @@ func (s *State) noted(e *Event, b Noted) error {
 
 func (s *State) sessionLeft(_ *Event, b SessionLeft) error {
 	left := b.LeftSession
-	switch known := slices.Contains(s.Boulder.Left, left); {
+	switch known := slices.Contains(s.Boulder.LeftSessions, left); {
 	case b.SessionID == "" || known != b.Stopped:
 		return fmt.Errorf("session %q cannot be left, or stopped, now", b.SessionID)
 	case b.Stopped:
-		s.Boulder.Left = without(s.Boulder.Left, []LeftSession{left})
+		s.Boulder.LeftSessions = without(s.Boulder.LeftSessions, []LeftSession{left})
 	default:
-		s.Boulder.Left = append(slices.Clone(s.Boulder.Left), left)
+		s.Boulder.LeftSessions = append(slices.Clone(s.Boulder.LeftSessions), left)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	if d := s.hopeless(t); d != nil {
 		return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, d.ID, d.Status)
 	}
-	s.First(t).Judged = 0
+	s.Origin(t).Judged = 0
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
 	t.Unresolved = 0
 	s.setSubTask(e, t, SubTaskPending, "")

@@ -153,7 +153,7 @@ func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	s := chainOf(t)
 	feed(t, s, Cooled{Model: "p/m", Cooldown: Cooldown{Until: epoch.AddDate(0, 0, 1), Limit: 1, Full: 2, Reason: "429"}})
-	if _, err := s.Apply(Event{Time: epoch.AddDate(0, -1, 0), BoulderID: "b1", Body: TakenUp{}}); err != nil {
+	if _, err := s.Apply(Event{Time: epoch.AddDate(0, -1, 0), BoulderID: "b1", Body: Resumed{}}); err != nil {
 		t.Fatal(err)
 	}
 	if until := s.Boulder.Cooldowns["p/m"].Until; until.After(epoch.AddDate(0, -1, 0)) {

@@ -47,7 +47,7 @@ func (s *State) replanStarted(_ *Event, b ReplanStarted) error {
 		return fmt.Errorf("a replan for %q replaces %v, not %v", b.SubTaskID, ids, b.Replaces)
 	}
 	s.Boulder.Replans++
-	s.Boulder.Wanted = filter(s.Boulder.Wanted, func(w Replanning) bool { return w.SubTaskID != b.SubTaskID })
+	s.Boulder.ReplansWanted = filter(s.Boulder.ReplansWanted, func(w Replanning) bool { return w.SubTaskID != b.SubTaskID })
 	s.Boulder.Replan = &Replanning{AttemptRef: b.AttemptRef, Reason: b.Reason, Replaces: b.Replaces}
 	return nil
 }
@@ -120,11 +120,11 @@ func (s *State) replanned(e *Event, b Replanned) error {
 			}
 		}
 		if !r.Extension() {
-			t.Line = s.First(s.byID[s.predecessor(r, t)]).ID
+			t.Origin = s.Origin(s.byID[s.predecessor(r, t)]).ID
 		}
 	}
 	s.supersede(e, r, b.Plan.Number)
-	s.Boulder.Tried = append(slices.Clone(s.Boulder.Tried), SpecsHash(b.SubTasks))
+	s.Boulder.TriedParts = append(slices.Clone(s.Boulder.TriedParts), SpecsHash(b.SubTasks))
 	s.Boulder.Replan = nil
 	s.adopt(b.Plan)
 	s.add(e, fresh)
@@ -139,7 +139,7 @@ func (s *State) Approved(gate string) bool {
 	})
 }
 
-// predecessor returns the sub-task whose line t continues: the one it replaces, else the failed one, else any.
+// predecessor returns the sub-task whose chain t continues: the one it replaces, else the failed one, else any.
 func (s *State) predecessor(r *Replanning, t *SubTask) string {
 	switch {
 	case slices.Contains(r.Replaces, t.Replaces):
@@ -167,7 +167,7 @@ func (s *State) supersede(e *Event, r *Replanning, revision int) {
 		t.EndSeq = e.Seq
 		s.setSubTask(e, t, SubTaskSuperseded, fmt.Sprintf("replaced by plan revision %d: %s", revision, r.Reason))
 	}
-	s.Boulder.Tried = append(slices.Clone(s.Boulder.Tried), SpecsHash(specs))
+	s.Boulder.TriedParts = append(slices.Clone(s.Boulder.TriedParts), SpecsHash(specs))
 }
 
 // Spec returns the sub-task as a plan describes it, with the configuration's gates included.

@@ -84,8 +84,8 @@ func TestReplanned(t *testing.T) {
 		t.Errorf("boulder %+v with %d sub-tasks in its plan", b, s.Boulder.Tally.Planned)
 	}
 	old := []Spec{{ID: "d", DependsOn: []string{"b", "c"}}, {ID: "b", DependsOn: []string{"a"}}}
-	if want := []string{SpecsHash(old), SpecsHash(fresh)}; !slices.Equal(s.Boulder.Tried, want) {
-		t.Errorf("tried %v, want what was replaced and what replaced it: %v", s.Boulder.Tried, want)
+	if want := []string{SpecsHash(old), SpecsHash(fresh)}; !slices.Equal(s.Boulder.TriedParts, want) {
+		t.Errorf("tried %v, want what was replaced and what replaced it: %v", s.Boulder.TriedParts, want)
 	}
 	// What is left of the old plan still leads to the new sub-tasks.
 	feed(t, s, append(toVerdict(AttemptRef{"b2", 1}), completed(AttemptRef{"b2", 1}))...)
@@ -180,17 +180,17 @@ func TestWanted(t *testing.T) {
 		ref := AttemptRef{id, 1}
 		feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"})
 		feed(t, s, judgedTurn(ref, 1, Evidence{}, Verdict{Completed: true, NeedReplan: true, ReplanReason: "odd"})...)
-		before := len(s.Boulder.Wanted)
+		before := len(s.Boulder.ReplansWanted)
 		feed(t, s, completed(ref))
-		if got := len(s.Boulder.Wanted) > before; got != want {
+		if got := len(s.Boulder.ReplansWanted) > before; got != want {
 			t.Errorf("%s completed, and a replan is wanted: %v", id, got)
 		}
 	}
-	if w := s.Boulder.Wanted[0]; w.AttemptRef != (AttemptRef{SubTaskID: "a"}) || w.Reason != "odd" {
+	if w := s.Boulder.ReplansWanted[0]; w.AttemptRef != (AttemptRef{SubTaskID: "a"}) || w.Reason != "odd" {
 		t.Errorf("wanted %+v", w)
 	}
-	feed(t, s, ReplanStarted{AttemptRef: s.Boulder.Wanted[0].AttemptRef, Number: 1, Replaces: []string{"b"}})
-	if len(s.Boulder.Wanted) > 0 {
+	feed(t, s, ReplanStarted{AttemptRef: s.Boulder.ReplansWanted[0].AttemptRef, Number: 1, Replaces: []string{"b"}})
+	if len(s.Boulder.ReplansWanted) > 0 {
 		t.Error("a replan that was begun is still wanted")
 	}
 	fresh := []Spec{{ID: "b2", DependsOn: []string{"a"}}}

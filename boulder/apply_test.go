@@ -230,7 +230,7 @@ func TestRestoreNamesTheRecord(t *testing.T) {
 			r.Boulder.Cooldowns = map[string]Cooldown{"m": {Limit: 0, Full: 5}}
 		}, `"m" cools down with a limit of 0 of 5`},
 		"wanted for what is not done": {func(r *Snapshot) {
-			r.Boulder.Wanted = []Replanning{{AttemptRef: AttemptRef{SubTaskID: "a"}}}
+			r.Boulder.ReplansWanted = []Replanning{{AttemptRef: AttemptRef{SubTaskID: "a"}}}
 		}, `wanted for attempt 0 of "a"`},
 		"replan of an attempt that is over": {func(r *Snapshot) {
 			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 2}, Replaces: []string{"a", "b"}}

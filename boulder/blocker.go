@@ -235,7 +235,7 @@ func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
 	}
 	raised.BoulderID, raised.SubTaskID, raised.Attempt = e.BoulderID, t.ID, b.Attempt
 	t.Blockers, t.UpdatedAt = append(slices.Clone(t.Blockers), raised), e.Time
-	s.Boulder.Raised++
+	s.Boulder.BlockersRaised++
 	if o.Attempt.Status == AttemptMonitoring { // the counted verdicts led to this blocker
 		t.NeedsUser = 0
 	}

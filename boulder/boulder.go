@@ -55,7 +55,7 @@ type Boulder struct {
 	Revision int    `json:"revision"` // current plan revision, from 1; 0 while planning
 
 	Settings
-	Line     Line   `json:"line,omitzero"`      // of an isolated boulder; else zero
+	Trunk    Trunk  `json:"trunk,omitzero"`     // of an isolated boulder; else zero
 	Baseline []Gate `json:"baseline,omitempty"` // best runs before the work, see [SubTask.Baseline]
 	// Worked is the wall-clock time in nanoseconds during which a process ran the boulder, pauses excluded.
 	Worked   time.Duration `json:"worked,omitempty"`
@@ -68,23 +68,23 @@ type Boulder struct {
 
 	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan, or while the request is checked
 
-	Replans    int                 `json:"replans,omitempty"`    // started so far
-	Extensions int                 `json:"extensions,omitempty"` // likewise, to add what was missing of the request
-	Check      *RequestCheck       `json:"check,omitempty"`      // the newest; see [Boulder.Checked]
-	CheckedAt  int                 `json:"checked_at,omitempty"` // Attempts when it was stored
-	Wanted     []Replanning        `json:"wanted,omitempty"`     // replans that verdicts on completed sub-tasks asked for
-	Replan     *Replanning         `json:"replan,omitempty"`     // the replan in progress
-	Tried      []string            `json:"tried,omitempty"`      // [SpecsHash] of each replaced part and of its replacement
-	Cooldowns  map[string]Cooldown `json:"cooldowns,omitempty"`  // by model
-	NewFacts   []string            `json:"new_facts,omitempty"`  // noted by judges, oldest first; at most 30
-	Warned     []string            `json:"warned,omitempty"`     // keys of the [BudgetWarning] events
+	Replans       int                 `json:"replans,omitempty"`        // started so far
+	Extensions    int                 `json:"extensions,omitempty"`     // likewise, to add what was missing of the request
+	Check         *RequestCheck       `json:"check,omitempty"`          // the newest; see [Boulder.Checked]
+	CheckedAt     int                 `json:"checked_at,omitempty"`     // Attempts when it was stored
+	ReplansWanted []Replanning        `json:"replans_wanted,omitempty"` // replans that verdicts on completed sub-tasks asked for
+	Replan        *Replanning         `json:"replan,omitempty"`         // the replan in progress
+	TriedParts    []string            `json:"tried_parts,omitempty"`    // [SpecsHash] of each replaced part and of its replacement
+	Cooldowns     map[string]Cooldown `json:"cooldowns,omitempty"`      // by model
+	NewFacts      []string            `json:"new_facts,omitempty"`      // noted by judges, oldest first; at most 30
+	Warned        []string            `json:"warned,omitempty"`         // keys of the [BudgetWarning] events
 
-	Left       []LeftSession `json:"left,omitempty"`  // sessions that may still be running although their attempts ended
-	Notes      []Note        `json:"notes,omitempty"` // from the user, oldest first; at most 30
-	Tally      Tally         `json:"tally"`
-	Raised     int           `json:"raised,omitempty"` // blockers so far
-	ForkOf     *Fork         `json:"fork_of,omitempty"`
-	ArchivedAt time.Time     `json:"archived_at,omitzero"` // when it was hidden from `manager list`
+	LeftSessions   []LeftSession `json:"left_sessions,omitempty"` // sessions that may still be running although their attempts ended
+	Notes          []Note        `json:"notes,omitempty"`         // from the user, oldest first; at most 30
+	Tally          Tally         `json:"tally"`
+	BlockersRaised int           `json:"blockers_raised,omitempty"` // blockers so far
+	ForkOf         *Fork         `json:"fork_of,omitempty"`
+	ArchivedAt     time.Time     `json:"archived_at,omitzero"` // when it was hidden from `manager list`
 
 	Usage     Usage     `json:"usage"`            // attempts and ledger calls together
 	Answer    string    `json:"answer,omitempty"` // of [TaskComplete], as is the summary

@@ -36,7 +36,7 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 	if tally := tallyOf(s.SubTasks); b.Tally != tally {
 		bad("the sub-tasks count %+v but the boulder says %+v", tally, b.Tally)
 	}
-	if i := b.Line.Integrating; i != nil {
+	if i := b.Trunk.Integrating; i != nil {
 		if o := s.Open(i.SubTaskID); o == nil || o.Attempt.AttemptRef != i.AttemptRef || o.Attempt.Status != AttemptMonitoring {
 			bad("the result of attempt %d of %q is being integrated, which is not waiting for that", i.Attempt, i.SubTaskID)
 		}
@@ -50,7 +50,7 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 
 // checkReplans: of what a replan replaces, only the attempt that asked for it may hold a slot.
 func (s *State) checkReplans(bad func(string, ...any)) {
-	for _, w := range s.Boulder.Wanted {
+	for _, w := range s.Boulder.ReplansWanted {
 		if t := s.byID[w.SubTaskID]; w.Attempt != 0 || t == nil || t.Status != SubTaskCompleted {
 			bad("a replan is wanted for attempt %d of %q, which did not complete", w.Attempt, w.SubTaskID)
 		}
@@ -130,8 +130,8 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	switch {
 	case t.Parked && t.Status != SubTaskBlocked:
 		bad("sub-task %q waits for the user but is %s", t.ID, t.Status)
-	case t.Standing != "" && t.Status != SubTaskPending && t.Status != SubTaskBlocked:
-		bad("the result of sub-task %q stands (%s), and it is %s", t.ID, t.Standing, t.Status)
+	case t.Reuse != "" && t.Status != SubTaskPending && t.Status != SubTaskBlocked:
+		bad("the result of sub-task %q stands (%s), and it is %s", t.ID, t.Reuse, t.Status)
 	case t.Stalls < 0:
 		bad("sub-task %q has stalled %d times", t.ID, t.Stalls)
 	case t.Status == SubTaskPending && hopeless != nil:

@@ -69,8 +69,8 @@ type StatusChanged struct {
 	Decided   bool   `json:"decided,omitempty"`     // paused because the scheduler ended the run
 }
 
-// TakenUp says that a process continues a boulder that another one left. The time between them does not count.
-type TakenUp struct {
+// Resumed says that a process continues a boulder that another one left. The time between them does not count.
+type Resumed struct {
 	LedgerModel string `json:"ledger_model,omitempty"` // from now on; empty: unchanged
 	Diverted    bool   `json:"diverted,omitempty"`     // from now on
 	Iterations  int    `json:"iterations,omitempty"`   // bound of a loop from now on; 0: unchanged

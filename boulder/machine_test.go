@@ -128,8 +128,8 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 	switch {
 	case b.ID == "":
 		base := rapid.SampledFrom([]string{"", "base"}).Draw(t, "isolated")
-		line := Line{Base: base, Tip: base, Trial: base != "" && rapid.Bool().Draw(t, "trial")}
-		return Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p", Line: line}}
+		line := Trunk{Base: base, Tip: base, Trial: base != "" && rapid.Bool().Draw(t, "trial")}
+		return Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p", Trunk: line}}
 	case b.Status == Planning:
 		rev := PlanRevision{Number: b.Revision + 1, Plan: m.plan, Hash: m.plan.Hash()}
 		return Planned{Revision: rev.Number, Plan: rev}
@@ -154,7 +154,7 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 		return m.overall(t)
 	case len(m.state.SubTasks) > 0 && m.state.AllOver():
 		return StatusChanged{Status: Synthesizing}
-	case b.Status == Running && b.Line.Trial:
+	case b.Status == Running && b.Trunk.Trial:
 		return Isolated{InPlace: rapid.Bool().Draw(t, "in place"), Gates: []TreeGate{{Command: "true", Tree: "t", Passed: true}}}
 	}
 	return StatusChanged{Status: Running}
@@ -235,12 +235,12 @@ func (m *machine) attemptEvent(t *rapid.T, o *Open) Body {
 	if o.Turn.Verdict == nil {
 		return Judged{AttemptRef: ref, Turn: o.Turn.Number, Verdict: drawVerdict(t)}
 	}
-	now := m.state.Boulder.Line.Integrating
+	now := m.state.Boulder.Trunk.Integrating
 	switch {
 	case now != nil && now.AttemptRef == ref:
 		return m.integratedOrNot(t, ref)
 	case o.SubTask.Work != "" && o.SubTask.Integrated == "" && o.Turn.Conflict == nil && o.Turn.Verdict.Completed:
-		return Integrating{AttemptRef: ref, Tip: m.state.Boulder.Line.Tip, Result: o.SubTask.Work, At: m.now}
+		return Integrating{AttemptRef: ref, Tip: m.state.Boulder.Trunk.Tip, Result: o.SubTask.Work, At: m.now}
 	case o.Turn.Verdict.Completed && o.Turn.Conflict == nil:
 		return SubTaskDone{
 			AttemptRef: ref, Completed: true, Summary: "did it", Output: "out",
@@ -258,7 +258,7 @@ func (m *machine) integratedOrNot(t *rapid.T, ref AttemptRef) Body {
 	tree := rapid.SampledFrom([]string{"t1", "t2"}).Draw(t, "tree")
 	switch rapid.IntRange(0, 2).Draw(t, "integrated") {
 	case 0:
-		return Conflict{AttemptRef: ref, Tip: m.state.Boulder.Line.Tip, Tree: tree, Files: []string{"f"}}
+		return Conflict{AttemptRef: ref, Tip: m.state.Boulder.Trunk.Tip, Tree: tree, Files: []string{"f"}}
 	case 1:
 		return GateRun{AttemptRef: ref, Command: "true", Tree: tree, Passed: rapid.Bool().Draw(t, "passed")}
 	}
@@ -338,8 +338,8 @@ func (m *machine) boulderEvent(t *rapid.T) Body {
 		}
 		return m.replanned(t, b.Replan.AttemptRef)
 	}
-	if len(b.Wanted) > 0 && rapid.Bool().Draw(t, "begin the wanted one") {
-		return m.replanStarted(b.Wanted[0].AttemptRef)
+	if len(b.ReplansWanted) > 0 && rapid.Bool().Draw(t, "begin the wanted one") {
+		return m.replanStarted(b.ReplansWanted[0].AttemptRef)
 	}
 	model := rapid.SampledFrom([]string{"p/one", "p/two", "r/default", "q/ledger"}).Draw(t, "model")
 	id := m.someID(t)
@@ -352,7 +352,7 @@ func (m *machine) boulderEvent(t *rapid.T) Body {
 		BudgetSet{Budget: Budget{Tokens: 10}}, BudgetSet{Budget: Budget{Time: -1}},
 		BudgetSet{SubTaskID: id, Budget: Budget{Calls: 3}},
 		BudgetWarning{Dimension: dimension}, BudgetWarning{SubTaskID: id, Dimension: dimension},
-		Unparked{SubTaskID: id}, TakenUp{},
+		Unparked{SubTaskID: id}, Resumed{},
 		ClockMoved{By: time.Duration(rapid.IntRange(-1, 1).Draw(t, "clock")) * time.Hour},
 		SubTaskDone{AttemptRef: AttemptRef{SubTaskID: id}, Status: SubTaskSkipped, AttemptStatus: AttemptCancelled},
 	}).Draw(t, "around")
@@ -488,7 +488,7 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 		ReplanStarted{Number: m.state.Boulder.Extensions + 1, Missing: []string{"the rest"}},
 		ReplanRefused{AttemptRef: ref},
 		m.replanned(t, ref),
-		TakenUp{},
+		Resumed{},
 		SubTaskDone{
 			AttemptRef: ref, Completed: subTask == SubTaskCompleted, Status: subTask, AttemptStatus: attempt, Summary: "s",
 		},
@@ -565,7 +565,7 @@ func TestMachine(t *testing.T) {
 			case 6, 7, 8, 9:
 				m.apply(t, m.event(t, m.boulderEvent(t)))
 			default:
-				if len(m.state.open) == 0 || m.state.Boulder.Status != Running || m.state.Boulder.Line.Trial {
+				if len(m.state.open) == 0 || m.state.Boulder.Status != Running || m.state.Boulder.Trunk.Trial {
 					m.apply(t, m.event(t, m.lifecycle(t)))
 					continue
 				}

@@ -29,14 +29,14 @@ const (
 	FilesRevert Files = "revert" // they are reverted first
 )
 
-// Standing is the state of the result of a completed sub-task while its dependencies are redone.
-type Standing string
+// Reuse is the state of the result of a completed sub-task while its dependencies are redone.
+type Reuse string
 
 const (
-	// StandingPerhaps: the result stands if its dependencies' results stay the same; otherwise the sub-task is redone.
-	StandingPerhaps Standing = "perhaps"
-	// StandingKept: the result stands. In an isolated boulder it is put onto the new line without an agent.
-	StandingKept Standing = "kept"
+	// ReusePerhaps: the result stands if its dependencies' results stay the same; otherwise the sub-task is redone.
+	ReusePerhaps Reuse = "perhaps"
+	// ReuseKept: the result stands. In an isolated boulder it is put onto the new trunk without an agent.
+	ReuseKept Reuse = "kept"
 )
 
 // Redoing is a redo that is not ordered yet.
@@ -58,8 +58,8 @@ type Redone struct {
 	NoDependents bool                `json:"no_dependents,omitempty"` // dependents' results stand in any case
 
 	Perhaps []string `json:"perhaps,omitempty"` // dependents, in plan order; set by Apply, as Moved and Tip are
-	Moved   []string `json:"moved,omitempty"`   // others whose results are put onto the new line (isolated boulders)
-	Tip     string   `json:"tip,omitempty"`     // where the new line begins (isolated boulders)
+	Moved   []string `json:"moved,omitempty"`   // others whose results are put onto the new trunk (isolated boulders)
+	Tip     string   `json:"tip,omitempty"`     // where the new trunk begins (isolated boulders)
 
 	Plan *PlanRevision `json:"plan,omitempty" log:"only"` // the new plan; nil: unchanged
 	// Patches are the earlier changes of the sub-tasks and their dependents, for the next brief.
@@ -86,8 +86,8 @@ type Earlier struct {
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Span is a change of the project's files between two snapshots.
-type Span struct {
+// TreeChange is a change of the project's files between two snapshots.
+type TreeChange struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
@@ -179,12 +179,12 @@ func (s *State) Redoable(ids []string) error {
 		anew = fmt.Sprintf("boulder %s is a loop", b.ID)
 	case b.Status == Cancelled:
 		anew = fmt.Sprintf("boulder %s was cancelled", b.ID)
-	case b.Line.Landed != nil:
-		anew = fmt.Sprintf("the results of boulder %s have left it (%s)", b.ID, b.Line.Landed.How)
+	case b.Trunk.Landed != nil:
+		anew = fmt.Sprintf("the results of boulder %s have left it (%s)", b.ID, b.Trunk.Landed.How)
 	case b.Replan != nil:
 		return fmt.Errorf("a new plan is being made: try again when it is there")
-	case b.Line.Integrating != nil:
-		return fmt.Errorf("the result of %q is being integrated: try again in a moment", b.Line.Integrating.SubTaskID)
+	case b.Trunk.Integrating != nil:
+		return fmt.Errorf("the result of %q is being integrated: try again in a moment", b.Trunk.Integrating.SubTaskID)
 	}
 	for i, id := range ids {
 		t, err := s.known(id)
@@ -207,7 +207,7 @@ func (s *State) Redoable(ids []string) error {
 		return fmt.Errorf("%s: %w", anew, ErrAnew)
 	}
 	dependents := s.dependentsOfAll(ids)
-	off, _, _ := s.offLine(ids, dependents)
+	off, _, _ := s.offTrunk(ids, dependents)
 	for _, t := range s.dependentsOfAll(append(idsOf(off), ids...)) {
 		why := "which builds on it"
 		if !slices.Contains(dependents, t) {
@@ -266,36 +266,36 @@ func (s *State) redone(e *Event, b Redone) error {
 		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary, s.Boulder.Answer = Paused, "sub-tasks are to be redone", "", ""
 	}
 	dependents := s.dependentsOfAll(b.SubTasks)
-	moved, tip, tree := s.offLine(b.SubTasks, dependents)
-	if l := &s.Boulder.Line; len(moved) > 0 && tip != l.Tip {
+	moved, tip, tree := s.offTrunk(b.SubTasks, dependents)
+	if l := &s.Boulder.Trunk; len(moved) > 0 && tip != l.Tip {
 		l.Before, l.Tip, l.Tree = l.Tip, tip, tree
 	}
 	var waiting, perhaps []*SubTask
 	for _, t := range slices.Clone(s.done) {
-		standing := StandingPerhaps
+		reuse := ReusePerhaps
 		switch {
 		case slices.Contains(b.SubTasks, t.ID):
-			standing = ""
+			reuse = ""
 		case slices.Contains(moved, t) && !slices.Contains(dependents, t):
-			standing = StandingKept
+			reuse = ReuseKept
 		case !slices.Contains(dependents, t):
 			continue
 		case b.NoDependents:
-			standing = StandingKept
+			reuse = ReuseKept
 		}
 		t.Earlier = &Earlier{Summary: t.Summary, Patch: b.Patches[t.ID], Files: b.Files, Reasons: b.Reasons[t.ID]}
-		t.Standing, t.Integrated, t.Conflicts, t.Unresolved = standing, "", nil, 0
+		t.Reuse, t.Integrated, t.Conflicts, t.Unresolved = reuse, "", nil, 0
 		waiting = append(waiting, t)
-		if slices.Contains(dependents, t) && standing != "" {
+		if slices.Contains(dependents, t) && reuse != "" {
 			perhaps = append(perhaps, t)
 		}
 	}
-	b.Perhaps, b.Moved, b.Tip = idsOf(perhaps), nil, s.Boulder.Line.Tip
+	b.Perhaps, b.Moved, b.Tip = idsOf(perhaps), nil, s.Boulder.Trunk.Tip
 	for _, t := range waiting {
-		s.done, s.First(t).Judged = without(s.done, []*SubTask{t}), 0
+		s.done, s.Origin(t).Judged = without(s.done, []*SubTask{t}), 0
 		s.setSubTask(e, t, SubTaskPending, "")
 		switch {
-		case t.Standing == "":
+		case t.Reuse == "":
 			s.nextGeneration(t, b.Files)
 		case !slices.Contains(dependents, t):
 			b.Moved = append(b.Moved, t.ID)
@@ -305,8 +305,8 @@ func (s *State) redone(e *Event, b Redone) error {
 		if o := s.Open(t.ID); o != nil { // it was queued
 			s.finish(e, o, AttemptCancelled, "what it depends on is redone")
 		}
-		if t.Standing == StandingKept && !b.NoDependents && slices.Contains(dependents, t) { // by an earlier redo
-			t.Standing = StandingPerhaps
+		if t.Reuse == ReuseKept && !b.NoDependents && slices.Contains(dependents, t) { // by an earlier redo
+			t.Reuse = ReusePerhaps
 		}
 	}
 	for _, t := range waiting {
@@ -314,7 +314,7 @@ func (s *State) redone(e *Event, b Redone) error {
 			s.begin(e, t)
 		}
 	}
-	s.Boulder.Wanted = filter(s.Boulder.Wanted, func(w Replanning) bool { return s.byID[w.SubTaskID].Status == SubTaskCompleted })
+	s.Boulder.ReplansWanted = filter(s.Boulder.ReplansWanted, func(w Replanning) bool { return s.byID[w.SubTaskID].Status == SubTaskCompleted })
 	e.Body = b
 	return nil
 }
@@ -349,12 +349,12 @@ func (s *State) respecify(b Redone) error {
 	return nil
 }
 
-// offLine returns what leaves the line when it is cut before the first of ids and dependents, and its new tip and tree.
-func (s *State) offLine(ids []string, dependents []*SubTask) (off []*SubTask, tip, tree string) {
-	if tip = s.Boulder.Line.Base; tip == "" {
+// offTrunk returns what leaves the trunk when it is cut before the first of ids and dependents, and its new tip and tree.
+func (s *State) offTrunk(ids []string, dependents []*SubTask) (off []*SubTask, tip, tree string) {
+	if tip = s.Boulder.Trunk.Base; tip == "" {
 		return nil, "", ""
 	}
-	for _, t := range s.done { // in the order of the line
+	for _, t := range s.done { // in the order of the trunk
 		switch {
 		case t.Integrated == "":
 		case len(off) > 0 || slices.Contains(ids, t.ID) || slices.Contains(dependents, t):
@@ -369,17 +369,17 @@ func (s *State) offLine(ids []string, dependents []*SubTask) (off []*SubTask, ti
 // nextGeneration resets a sub-task for another generation. Its attempts and their usage stay.
 func (s *State) nextGeneration(t *SubTask, files Files) {
 	t.Generation++
-	t.Standing, t.Revert, t.Earlier.Files = "", nil, files
+	t.Reuse, t.Revert, t.Earlier.Files = "", nil, files
 	if files == FilesRevert {
 		t.Since = t.Attempts
 		if !s.Boulder.Isolated() && t.Snapshot != t.Tree {
-			t.Revert = &Span{From: t.Snapshot, To: t.Tree}
+			t.Revert = &TreeChange{From: t.Snapshot, To: t.Tree}
 		}
 	} else {
 		t.ExpectsChanges = false // its changes are there already
 	}
 	t.Tries, t.Lost, t.Stalls, t.NeedsUser, t.LastResult, t.EndSeq, t.Track, t.Fresh = 0, 0, 0, 0, "", 0, nil, nil
-	t.Summary, t.Output, t.Answer, t.Remaining, t.Failures, t.Before, t.Achieved, t.Met = "", "", "", nil, nil, "", "", nil
+	t.Summary, t.Output, t.Answer, t.Remaining, t.Failures, t.Before, t.PartialSummary, t.PartialMet = "", "", "", nil, nil, "", "", nil
 	t.Snapshot, t.Tree, t.GateRuns, t.Shared, t.Checkpoint = "", "", nil, false, nil
 	t.From, t.Work, t.Repo = "", "", nil
 }
@@ -388,12 +388,12 @@ func (s *State) nextGeneration(t *SubTask, files Files) {
 func (s *State) begin(e *Event, t *SubTask) {
 	onLine, files, reason := s.Boulder.Isolated() && t.Work != "", FilesKeep, Reason("")
 	switch {
-	case t.Standing == StandingPerhaps && s.inputs(t) != t.Inputs:
+	case t.Reuse == ReusePerhaps && s.inputs(t) != t.Inputs:
 		reason = ReasonInput
-	case t.Standing != "" && onLine && len(t.Unverified()) > 0:
+	case t.Reuse != "" && onLine && len(t.Unverified()) > 0:
 		reason = ReasonGate
-	case t.Standing != "":
-		t.Standing = StandingKept
+	case t.Reuse != "":
+		t.Reuse = ReuseKept
 	}
 	switch {
 	case reason != "":
@@ -402,7 +402,7 @@ func (s *State) begin(e *Event, t *SubTask) {
 		}
 		t.Earlier.Reasons = []Reason{reason}
 		s.nextGeneration(t, files)
-	case t.Standing == StandingKept && !onLine:
+	case t.Reuse == ReuseKept && !onLine:
 		t.EndSeq = e.Seq
 		s.setSubTask(e, t, SubTaskCompleted, "")
 		return
@@ -410,12 +410,12 @@ func (s *State) begin(e *Event, t *SubTask) {
 	s.enqueue(e, t)
 }
 
-// standing sets up an attempt that only puts a standing result onto the line again.
-func (o *Open) standing(e *Event) {
+// reuse sets up an attempt that only puts a result that stands onto the trunk again.
+func (o *Open) reuse(e *Event) {
 	t := o.SubTask
-	t.Standing, t.Tries = "", 0 // it may conflict, and then needs tries
+	t.Reuse, t.Tries = "", 0 // it may conflict, and then needs tries
 	o.Attempt.Status = AttemptMonitoring
-	o.Turn.Kind, o.Turn.EndedAt = TurnStanding, e.Time
+	o.Turn.Kind, o.Turn.EndedAt = TurnReuse, e.Time
 	o.Turn.Evidence = &Evidence{Diff: Diff{Tree: t.Tree, Commit: t.Work}, Gates: t.GateRuns}
 	o.Turn.Verdict = &Verdict{Completed: true, Summary: t.Summary, OutputData: t.Output, Answer: t.Answer, Remaining: t.Remaining}
 }
@@ -425,8 +425,8 @@ func (s *State) kept(_ *Event, b Kept) error {
 	switch {
 	case err != nil:
 		return err
-	case t.Standing == StandingPerhaps:
-		t.Standing = StandingKept
+	case t.Reuse == ReusePerhaps:
+		t.Reuse = ReuseKept
 	case t.Status != SubTaskCompleted:
 		return fmt.Errorf("sub-task %q is %s, so it has no result to keep", t.ID, t.Status)
 	}

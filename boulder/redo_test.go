@@ -13,7 +13,7 @@ func complete(t *testing.T, s *State, id, output, change string) {
 	t.Helper()
 	ref := AttemptRef{id, s.SubTask(id).Attempts}
 	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s", Snapshot: "before " + id},
-		TurnEnded{AttemptRef: ref, Turn: 1, Evidence: Evidence{Diff: Diff{Tree: "after " + id, Hash: change, Commit: s.Boulder.Line.Base + id}}},
+		TurnEnded{AttemptRef: ref, Turn: 1, Evidence: Evidence{Diff: Diff{Tree: "after " + id, Hash: change, Commit: s.Boulder.Trunk.Base + id}}},
 		Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{Completed: true, OutputData: output}})
 	if s.Boulder.Isolated() {
 		integrate(t, s, id)
@@ -26,15 +26,15 @@ func complete(t *testing.T, s *State, id, output, change string) {
 func integrate(t *testing.T, s *State, id string) {
 	t.Helper()
 	o := s.Open(id)
-	feed(t, s, Integrating{AttemptRef: o.Attempt.AttemptRef, Tip: s.Boulder.Line.Tip, Result: o.SubTask.Work},
-		Integrated{AttemptRef: o.Attempt.AttemptRef, Commit: s.Boulder.Line.Tip + "<" + id, Tree: "tree with " + id})
+	feed(t, s, Integrating{AttemptRef: o.Attempt.AttemptRef, Tip: s.Boulder.Trunk.Tip, Result: o.SubTask.Work},
+		Integrated{AttemptRef: o.Attempt.AttemptRef, Commit: s.Boulder.Trunk.Tip + "<" + id, Tree: "tree with " + id})
 }
 
 func allDone(t *testing.T, base string) *State {
 	t.Helper()
 	s := NewState()
 	rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "c", DependsOn: []string{"b"}}, {ID: "x"}}}}
-	feed(t, s, Created{Boulder: Boulder{ID: "b1", Line: Line{Base: base, Tip: base}}}, Planned{Plan: rev}, Decomposed{Plan: rev})
+	feed(t, s, Created{Boulder: Boulder{ID: "b1", Trunk: Trunk{Base: base, Tip: base}}}, Planned{Plan: rev}, Decomposed{Plan: rev})
 	for _, id := range []string{"a", "b", "x", "c"} {
 		complete(t, s, id, "out of "+id, "change of "+id)
 	}
@@ -46,8 +46,8 @@ func standings(s *State) string {
 	var all []string
 	for _, t := range s.SubTasks {
 		said := t.ID + " " + string(t.Status)
-		if t.Standing != "" {
-			said += " " + string(t.Standing)
+		if t.Reuse != "" {
+			said += " " + string(t.Reuse)
 		}
 		all = append(all, said)
 	}
@@ -105,13 +105,13 @@ func TestRedo(t *testing.T) {
 	}
 }
 
-// TestRedoIsolated: the line restarts before the redone sub-task. Later results are put back without an agent, those of
+// TestRedoIsolated: the trunk restarts before the redone sub-task. Later results are put back without an agent, those of
 // its dependents only if its result is the same.
 func TestRedoIsolated(t *testing.T) {
 	t.Parallel()
 	s := allDone(t, "base") // base<a<b<x<c
 	feed(t, s, Redone{SubTasks: []string{"b"}, Files: FilesRevert})
-	l := s.Boulder.Line
+	l := s.Boulder.Trunk
 	if l.Tip != "base<a" || l.Before != "base<a<b<x<c" || l.Tree != "tree with a" {
 		t.Errorf("the line is %+v", l)
 	}
@@ -125,8 +125,8 @@ func TestRedoIsolated(t *testing.T) {
 	integrate(t, s, "x")
 	feed(t, s, completed(AttemptRef{"x", 2}))
 	complete(t, s, "b", "out of b", "change of b")
-	if got, want := standings(s), "a completed, b completed, c pending kept, x completed"; got != want || s.Boulder.Line.Tip != "base<a<x<b" {
-		t.Errorf("%s on %s, want %s", got, s.Boulder.Line.Tip, want)
+	if got, want := standings(s), "a completed, b completed, c pending kept, x completed"; got != want || s.Boulder.Trunk.Tip != "base<a<x<b" {
+		t.Errorf("%s on %s, want %s", got, s.Boulder.Trunk.Tip, want)
 	}
 	feed(t, s, Starting{AttemptRef: AttemptRef{"c", 2}, Slot: 1})
 	if c := s.SubTask("c"); c.Tries != 0 { // its result may not fit and need a session
@@ -174,7 +174,7 @@ func TestRedoAnew(t *testing.T) {
 	for why, change := range map[string]func(*State){
 		"boulder b1 is a loop":                            func(s *State) { s.Boulder.Loop = &Loop{} },
 		"boulder b1 was cancelled":                        func(s *State) { s.Boulder.Status = Cancelled },
-		"the results of boulder b1 have left it (files)":  func(s *State) { s.Boulder.Line.Landed = &Landed{How: LandedFiles} },
+		"the results of boulder b1 have left it (files)":  func(s *State) { s.Boulder.Trunk.Landed = &Landed{How: LandedFiles} },
 		`boulder b1 is over, and sub-task "b" is failed`:  func(s *State) { s.SubTask("b").Status = SubTaskFailed },
 		`boulder b1 is over, and sub-task "b" is skipped`: func(s *State) { s.SubTask("b").Status = SubTaskSkipped },
 		`sub-task "b" was taken over from boulder b0`: func(s *State) {

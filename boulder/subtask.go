@@ -74,7 +74,7 @@ type SubTask struct {
 	Budget         *Budget  `json:"budget,omitempty"`
 
 	Replaces string `json:"replaces,omitempty"` // the superseded sub-task that it replaces
-	Line     string `json:"line,omitempty"`     // first sub-task of its chain of replans, see [State.First]; empty: itself
+	Origin   string `json:"origin,omitempty"`   // first sub-task of its chain of replans, see [State.Origin]; empty: itself
 
 	Attempts  int      `json:"attempts"`             // number of the newest attempt; 0 before the first
 	Judged    int      `json:"judged,omitempty"`     // judged turns of its line; counted in the line's first sub-task
@@ -100,33 +100,33 @@ type SubTask struct {
 	Worked     time.Duration `json:"worked,omitempty"`      // all turns together, nanoseconds
 	Transcript string        `json:"transcript,omitempty"`  // of the newest turn, see [Evidence.Transcript]
 	// Achieved and Met are the summary and the met criteria of the newest verdict that found it incomplete.
-	Achieved string          `json:"achieved,omitempty"`
-	Met      []string        `json:"met,omitempty"`
-	Track    json.RawMessage `json:"track,omitempty"`    // state of package enforcer, opaque here
-	Parked   bool            `json:"parked,omitempty"`   // blocked until the user does what Reason says
-	AtLimit  bool            `json:"at_limit,omitempty"` // parked because a loop used all its turns
-	Program  string          `json:"program,omitempty"`  // parked because a gate lacks this program
-	Blockers []Blocker       `json:"blockers,omitempty"` // raised by its attempts, oldest first
-	Files    []string        `json:"files,omitempty"`    // project files that its attempts changed; at most 500
-	Shared   bool            `json:"shared,omitempty"`   // others ran meanwhile, and changes may be theirs
-	Flaky    []string        `json:"flaky,omitempty"`    // gates with a run that is [Gate.FlakySuspected]
+	PartialSummary string          `json:"partial_summary,omitempty"`
+	PartialMet     []string        `json:"partial_met,omitempty"`
+	Track          json.RawMessage `json:"track,omitempty"`    // state of package enforcer, opaque here
+	Parked         bool            `json:"parked,omitempty"`   // blocked until the user does what Reason says
+	AtLimit        bool            `json:"at_limit,omitempty"` // parked because a loop used all its turns
+	Program        string          `json:"program,omitempty"`  // parked because a gate lacks this program
+	Blockers       []Blocker       `json:"blockers,omitempty"` // raised by its attempts, oldest first
+	Files          []string        `json:"files,omitempty"`    // project files that its attempts changed; at most 500
+	Shared         bool            `json:"shared,omitempty"`   // others ran meanwhile, and changes may be theirs
+	Flaky          []string        `json:"flaky,omitempty"`    // gates with a run that is [Gate.FlakySuspected]
 	// Of isolated boulders:
 
 	Slot       int        `json:"slot,omitempty"`       // of the newest attempt with one, from 1
 	From       string     `json:"from,omitempty"`       // commit of the line that it works on top of
 	Work       string     `json:"work,omitempty"`       // commit of its slot after the newest turn
-	Integrated string     `json:"integrated,omitempty"` // commit of the line with its result
+	Integrated string     `json:"integrated,omitempty"` // commit of the trunk with its result
 	Conflicts  []Conflict `json:"conflicts,omitempty"`
 	// Unresolved counts what did not resolve a conflict: the conflict itself, and turns after it. An answer begins anew.
 	Unresolved int `json:"unresolved,omitempty"`
 
 	// Generation counts redos ([Redone]). The current one begins without the changes of attempts up to Since.
-	Generation int      `json:"generation,omitempty"`
-	Since      int      `json:"since,omitempty"`
-	Standing   Standing `json:"standing,omitempty"`
-	Earlier    *Earlier `json:"earlier,omitempty"`
-	Revert     *Span    `json:"revert,omitempty"` // to revert before the generation's first session
-	Fresh      *Fresh   `json:"fresh,omitempty"`
+	Generation int         `json:"generation,omitempty"`
+	Since      int         `json:"since,omitempty"`
+	Reuse      Reuse       `json:"reuse,omitempty"`
+	Earlier    *Earlier    `json:"earlier,omitempty"`
+	Revert     *TreeChange `json:"revert,omitempty"` // to revert before the generation's first session
+	Fresh      *Fresh      `json:"fresh,omitempty"`
 	// Inputs and Change are hashes of the results it builds on and of its changes, to compare generations.
 	Inputs string `json:"inputs,omitempty"`
 	Change string `json:"change,omitempty"`
@@ -191,34 +191,34 @@ type AttemptRef struct {
 // Attempt is one try of one sub-task, in one session.
 type Attempt struct {
 	AttemptRef
-	Status    AttemptStatus `json:"status"`
-	Reason    string        `json:"reason,omitempty"`
-	Model     string        `json:"model"`
-	Agent     string        `json:"agent,omitempty"`
-	QueueSeq  uint64        `json:"queue_seq"`            // event that queued it: FIFO order
-	SlotSeq   uint64        `json:"slot_seq,omitempty"`   // event that gave it its slot; 0 before
-	Tag       string        `json:"tag,omitempty"`        // in the session's title and metadata, before its id is known
-	SessionID string        `json:"session_id,omitempty"` // the runner's
-	Server    string        `json:"server,omitempty"`     // of its newest prompt, if it outlives this program
-	Turns     int           `json:"turns"`                // begun so far
-	Troubles  int           `json:"troubles,omitempty"`   // consecutive infrastructure faults; not tries
-	NotBefore time.Time     `json:"not_before,omitzero"`  // end of a back-off or pause
-	Usage     Usage         `json:"usage"`
-	Seen      Usage         `json:"seen,omitzero"`     // by the running turn since it was last resumed
-	Spent     Usage         `json:"spent,omitzero"`    // by it before that
-	Idle      int           `json:"idle,omitempty"`    // consecutive turns without a tool call, up to the newest
-	Asked     string        `json:"asked,omitempty"`   // hash of the last continuation prompt, to detect repetition
-	Result    string        `json:"result,omitempty"`  // hash of the last turn's diff and red gates; empty: none red
-	Worked    time.Duration `json:"worked,omitempty"`  // all turns together, nanoseconds
-	TakenAt   time.Time     `json:"taken_at,omitzero"` // when the running turn was last resumed; zero: none runs
-	QueuedAt  time.Time     `json:"queued_at"`
-	StartedAt time.Time     `json:"started_at,omitzero"`
-	EndedAt   time.Time     `json:"ended_at,omitzero"`
-	UpdatedAt time.Time     `json:"updated_at"`
+	Status       AttemptStatus `json:"status"`
+	Reason       string        `json:"reason,omitempty"`
+	Model        string        `json:"model"`
+	Agent        string        `json:"agent,omitempty"`
+	QueueSeq     uint64        `json:"queue_seq"`            // event that queued it: FIFO order
+	SlotSeq      uint64        `json:"slot_seq,omitempty"`   // event that gave it its slot; 0 before
+	Tag          string        `json:"tag,omitempty"`        // in the session's title and metadata, before its id is known
+	SessionID    string        `json:"session_id,omitempty"` // the runner's
+	Server       string        `json:"server,omitempty"`     // of its newest prompt, if it outlives this program
+	Turns        int           `json:"turns"`                // begun so far
+	Troubles     int           `json:"troubles,omitempty"`   // consecutive infrastructure faults; not tries
+	NotBefore    time.Time     `json:"not_before,omitzero"`  // end of a back-off or pause
+	Usage        Usage         `json:"usage"`
+	Seen         Usage         `json:"seen,omitzero"`          // by the running turn since it was last resumed
+	Spent        Usage         `json:"spent,omitzero"`         // by it before that
+	Idle         int           `json:"idle,omitempty"`         // consecutive turns without a tool call, up to the newest
+	Asked        string        `json:"asked,omitempty"`        // hash of the last continuation prompt, to detect repetition
+	Result       string        `json:"result,omitempty"`       // hash of the last turn's diff and red gates; empty: none red
+	Worked       time.Duration `json:"worked,omitempty"`       // all turns together, nanoseconds
+	RunningSince time.Time     `json:"running_since,omitzero"` // when the running turn was last resumed; zero: none runs
+	QueuedAt     time.Time     `json:"queued_at"`
+	StartedAt    time.Time     `json:"started_at,omitzero"`
+	EndedAt      time.Time     `json:"ended_at,omitzero"`
+	UpdatedAt    time.Time     `json:"updated_at"`
 }
 
-// TurnedAway reports whether a fault or a pause before a prompt delays the attempt, or did until now.
-func (a *Attempt) TurnedAway() bool { return !a.NotBefore.IsZero() }
+// Delayed reports whether a fault or a pause before a prompt delays the attempt, or did until now.
+func (a *Attempt) Delayed() bool { return !a.NotBefore.IsZero() }
 
 // Running returns the usage so far of the running or interrupted turn, not yet in a [UsageReport].
 func (a *Attempt) Running() Usage { return a.Spent.Add(a.Seen) }
@@ -229,7 +229,7 @@ type TurnKind string
 const (
 	TurnBrief        TurnKind = "brief"        // the first prompt of an attempt
 	TurnContinuation TurnKind = "continuation" // the previous turn left work
-	TurnStanding     TurnKind = "standing"     // no prompt: a standing result is put onto the line again
+	TurnReuse        TurnKind = "reuse"        // no prompt: a result that stands is put onto the trunk again
 )
 
 // Turn is one prompt and its outcome.

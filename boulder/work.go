@@ -75,7 +75,7 @@ type Job struct {
 	Resume string
 	// Recovered: the attempt ran before, in another process or before a fault. Session and prompt may exist unrecorded.
 	Recovered bool
-	Line      Line   // of an isolated boulder; the turn runs in [SubTask.Slot]
+	Line      Trunk  // of an isolated boulder; the turn runs in [SubTask.Slot]
 	Diverted  bool   // of the boulder
 	Checks    Checks // of the boulder
 	// Alone reports whether all changes since SubTask.Snapshot are its own. Called after the turn, in any goroutine.
@@ -90,7 +90,7 @@ type Job struct {
 type Verification struct {
 	BoulderID string
 	Project   string    // absolute directory
-	Line      Line      // of an isolated boulder; gates run on its tip
+	Line      Trunk     // of an isolated boulder; gates run on its tip
 	SubTasks  []SubTask // completed, with gates
 	// Last is the id of the last sub-task to end, if it worked alone: no files changed since its gates ran. Else empty.
 	Last string
@@ -124,7 +124,7 @@ type SlotClaim struct {
 	Slot      int    // from 1; 0 is for testing combined trees
 	SubTaskID string // empty in slot 0
 	Attempt   int
-	Base      string // where the boulder's line begins, a commit
+	Base      string // where the trunk begins, a commit
 	From      string // commit to work on top of
 	Since     int    // attempts up to this one leave nothing to take over
 }

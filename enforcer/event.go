@@ -24,8 +24,8 @@ type (
 	Started struct{ At time.Time }
 	// Compacted means that a summary replaced the conversation.
 	Compacted struct{ At time.Time }
-	// TakenUp means that the program was restarted. A countdown that ran before was not shown to its end.
-	TakenUp struct{ At time.Time }
+	// Restarted means that the program was restarted. A countdown that ran before was not shown to its end.
+	Restarted struct{ At time.Time }
 
 	// Listed is the todo list as the agent has just written it, and a sign of life.
 	Listed struct {
@@ -136,7 +136,7 @@ func Apply(t Track, event Event, p Policy) Track {
 	case Replaced:
 		t.Pending, t.CountdownAt = "", time.Time{}
 		t.stop("the work continues in session " + e.By)
-	case TakenUp:
+	case Restarted:
 		t.CountdownAt = time.Time{}
 	default:
 		panic(fmt.Sprintf("enforcer: %T is no event", event))

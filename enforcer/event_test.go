@@ -126,7 +126,7 @@ func TestStopStays(t *testing.T) {
 		{"stop, and the user prompts", []Event{StopAsked{at(0)}, Prompted{At: at(1)}, done(1, "m")}, Stopped},
 		{"stop and start", []Event{StopAsked{at(0)}, Started{at(1)}}, Watching},
 		{"abort", []Event{Aborted{at(0)}}, Stopped},
-		{"abort, and the program starts again", []Event{Aborted{at(0)}, TakenUp{at(1)}, Activity{at(2)}}, Stopped},
+		{"abort, and the program starts again", []Event{Aborted{at(0)}, Restarted{at(1)}, Activity{at(2)}}, Stopped},
 		{"abort, and the user prompts", []Event{Aborted{at(0)}, Prompted{At: at(1)}}, Watching},
 		{"abort and start", []Event{Aborted{at(0)}, Started{at(1)}}, Watching},
 		{"stop, abort, prompt", []Event{StopAsked{at(0)}, Aborted{at(1)}, Prompted{At: at(2)}}, Stopped},
@@ -154,7 +154,7 @@ func TestAnySignOfLifeEndsTheCountdown(t *testing.T) {
 	p := WatchPolicy()
 	for _, e := range []Event{
 		Activity{at(1)}, Listed{At: at(1)}, Prompted{At: at(1)}, Aborted{at(1)}, StopAsked{at(1)}, Started{at(1)}, done(1, "m2"),
-		Compacted{at(1)}, TakenUp{at(1)}, Replaced{At: at(1)},
+		Compacted{at(1)}, Restarted{at(1)}, Replaced{At: at(1)},
 	} {
 		track, _ := due()
 		track = Apply(track, Decided{At: at(0), Decision: Decision{Kind: Countdown, At: at(2 * time.Second)}}, p)

@@ -25,8 +25,8 @@ const (
 	Exhausted Status = "exhausted"
 )
 
-// Standing is what users see of a [Track]; the names are those of seed 000.
-type Standing struct {
+// Overview is what users see of a [Track]; the names are those of seed 000.
+type Overview struct {
 	Status          Status    `json:"status"`
 	Iteration       int       `json:"iteration"`                 // continuations since Began
 	FailureCount    int       `json:"failure_count"`             // continuations in a row that brought no progress
@@ -38,7 +38,7 @@ type Standing struct {
 // Track is what the arbiter remembers of a session. The zero value is a session not seen before. Only [Apply] changes
 // it. Store it after every change, so that counts survive a restart.
 type Track struct {
-	Standing
+	Overview
 
 	Reason      string    `json:"reason,omitempty"`      // of Status, for users
 	Began       time.Time `json:"began,omitzero"`        // the first event, or the user's newest prompt or start

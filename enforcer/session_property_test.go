@@ -83,7 +83,7 @@ func someEvent(t *rapid.T, now time.Time) Event {
 	case 8:
 		return NotSent{now}
 	case 9:
-		return TakenUp{now}
+		return Restarted{now}
 	case 10:
 		return Verified{now, rapid.SliceOfN(rapid.SampledFrom([]string{"go vet", "go test"}), 0, 2).Draw(t, "green")}
 	case 11:

@@ -112,7 +112,7 @@ func (t *turn) read(ctx context.Context) (*reading, error) {
 	}
 	if r.cut {
 		said := fmt.Sprintf("the session goes on: a transcript holds %d MiB", transcriptKept>>20)
-		if err := transcript.Encode(Line{Time: r.newest.Completed, Type: "end", Error: said}); err != nil {
+		if err := transcript.Encode(TranscriptLine{Time: r.newest.Completed, Type: "end", Error: said}); err != nil {
 			return nil, fmt.Errorf("%w: the end of the transcript cannot be written: %w", boulder.ErrTrouble, err)
 		}
 	}

@@ -57,7 +57,7 @@ type Slots interface {
 	// Free removes a boulder's slots and refs, but keeps refs to work that is neither landed nor on the tip.
 	Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error
 	// TakeBack undoes a change in the project's own files, all of it or nothing.
-	TakeBack(ctx context.Context, change boulder.Span) error
+	TakeBack(ctx context.Context, change boulder.TreeChange) error
 }
 
 // Slot is a copy of the project for one sub-task.

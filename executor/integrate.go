@@ -17,10 +17,10 @@ import (
 // Integrate implements orchestrator.Integrator.
 func (e *Executor) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
 	i := integration{Executor: e, Integration: what, report: e.reporting(report)}
-	if err := i.syncTip(ctx, what.BoulderID, what.Line); err != nil {
+	if err := i.syncTip(ctx, what.BoulderID, what.Trunk); err != nil {
 		return err
 	}
-	result := what.Line.Integrating
+	result := what.Trunk.Integrating
 	commit, tree, conflicts, err := e.cfg.Slots.Integrate(ctx, result.Tip, result.Result, i.message(), result.At)
 	if err != nil {
 		return err
@@ -81,8 +81,8 @@ func (i *integration) regenerate(ctx context.Context, tree string, conflicts []s
 			return "", "", nil
 		}
 	}
-	tip := i.Line.Integrating.Tip
-	at, err := i.slot(ctx, boulder.SlotClaim{BoulderID: i.BoulderID, Base: i.Line.Base, From: tip})
+	tip := i.Trunk.Integrating.Tip
+	at, err := i.slot(ctx, boulder.SlotClaim{BoulderID: i.BoulderID, Base: i.Trunk.Base, From: tip})
 	if err != nil {
 		return "", "", err
 	}
@@ -101,13 +101,13 @@ func (i *integration) regenerate(ctx context.Context, tree string, conflicts []s
 		message += fmt.Sprintf("\nManager-Generated: %s", file)
 	}
 	if made, _, err = at.snapshot(ctx); err == nil {
-		commit, err = i.cfg.Slots.Commit(ctx, made, tip, message, i.Line.Integrating.At)
+		commit, err = i.cfg.Slots.Commit(ctx, made, tip, message, i.Trunk.Integrating.At)
 	}
 	return commit, made, err
 }
 
 // syncTip moves the ref of the tip to where the log says it is.
-func (e *Executor) syncTip(ctx context.Context, boulderID string, l boulder.Line) error {
+func (e *Executor) syncTip(ctx context.Context, boulderID string, l boulder.Trunk) error {
 	if e.cfg.Slots == nil {
 		return fmt.Errorf("%w: executor: Config.Slots is nil", boulder.ErrFatal)
 	}
@@ -115,7 +115,7 @@ func (e *Executor) syncTip(ctx context.Context, boulderID string, l boulder.Line
 }
 
 // tip prepares the slot for combined trees, at the tip.
-func (e *Executor) tip(ctx context.Context, boulderID string, l boulder.Line) (place, error) {
+func (e *Executor) tip(ctx context.Context, boulderID string, l boulder.Trunk) (place, error) {
 	if err := e.syncTip(ctx, boulderID, l); err != nil {
 		return place{}, err
 	}
@@ -152,7 +152,7 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 		}
 	}
 	want(&t, t.AllGates())
-	if t.From != i.Line.Tip || len(t.Conflicts) > 0 || i.Last {
+	if t.From != i.Trunk.Tip || len(t.Conflicts) > 0 || i.Last {
 		for j := range i.Earlier {
 			want(&i.Earlier[j], i.Earlier[j].AllGates())
 		}
@@ -165,10 +165,10 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 			continue
 		}
 		if at.path == "" {
-			claim := boulder.SlotClaim{BoulderID: i.BoulderID, Base: i.Line.Base, From: commit}
+			claim := boulder.SlotClaim{BoulderID: i.BoulderID, Base: i.Trunk.Base, From: commit}
 			at, err = i.slot(ctx, claim)
 			if failed, ok := errors.AsType[*boulder.SetUpError](err); ok {
-				claim.From = i.Line.Tip
+				claim.From = i.Trunk.Tip
 				if _, err = i.slot(ctx, claim); err == nil { // the tip sets up, so the result is to blame
 					return nil, []boulder.Gate{failed.Gate}, nil
 				}
@@ -192,7 +192,7 @@ func (i *integration) test(ctx context.Context, commit, tree string) (gates []bo
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
-		ran := boulder.NewGateRun(&t, i.Line.Integrating.Attempt, g)
+		ran := boulder.NewGateRun(&t, i.Trunk.Integrating.Attempt, g)
 		ran.Tree = tree
 		if err := i.report(ran); err != nil {
 			return nil, nil, err
@@ -212,29 +212,29 @@ func (i *integration) passed(command, tree string) bool {
 	if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && len(e.Ignored) == 0 && g != nil && g.Holds() {
 		return true
 	}
-	return i.Line.Passed(command, tree)
+	return i.Trunk.Passed(command, tree)
 }
 
 // passedBefore reports whether a gate passed on the result alone, or on the tip. It is not so of one that the work has to
 // turn green: red might be the truth about it.
 func (i *integration) passedBefore(command string) bool {
-	if slices.Contains(i.Line.Red, command) {
+	if slices.Contains(i.Trunk.Red, command) {
 		return false
 	}
 	if g := boulder.GateOf(i.Turn.Evidence.Gates, command); g != nil {
 		return g.Holds()
 	}
-	return i.Line.Passed(command, i.Line.Tree)
+	return i.Trunk.Passed(command, i.Trunk.Tree)
 }
 
 func (i *integration) conflict(ctx context.Context, files []string, red []boulder.Gate) error {
-	tree, err := i.cfg.Slots.Tree(ctx, i.Line.Tip)
+	tree, err := i.cfg.Slots.Tree(ctx, i.Trunk.Tip)
 	if err != nil {
 		return err
 	}
 	c := boulder.Conflict{
-		AttemptRef: i.Line.Integrating.AttemptRef, Files: slices.Clip(append([]string{}, files...)), With: []string{}, Red: red,
-		Tip: i.Line.Tip, Tree: tree,
+		AttemptRef: i.Trunk.Integrating.AttemptRef, Files: slices.Clip(append([]string{}, files...)), With: []string{}, Red: red,
+		Tip: i.Trunk.Tip, Tree: tree,
 	}
 	if len(red) > 0 {
 		c.Ignored = i.Turn.Evidence.Ignored
@@ -250,7 +250,7 @@ func (i *integration) conflict(ctx context.Context, files []string, red []boulde
 			c.With = append(c.With, t.ID)
 		}
 	}
-	if len(c.With) == 0 && i.SubTask.From != i.Line.Tip {
+	if len(c.With) == 0 && i.SubTask.From != i.Trunk.Tip {
 		c.With = append(c.With, others...)
 	}
 	if err := i.report(c); err != nil {
@@ -258,7 +258,7 @@ func (i *integration) conflict(ctx context.Context, files []string, red []boulde
 	}
 	// Prepare the slot now, so that the user finds the conflict there even if no attempt follows.
 	_, err = i.slot(context.WithoutCancel(ctx), boulder.SlotClaim{
-		BoulderID: i.BoulderID, Slot: i.SubTask.Slot, SubTaskID: i.SubTask.ID, Attempt: c.Attempt, Base: i.Line.Base, From: c.Tip,
+		BoulderID: i.BoulderID, Slot: i.SubTask.Slot, SubTaskID: i.SubTask.ID, Attempt: c.Attempt, Base: i.Trunk.Base, From: c.Tip,
 		Since: i.SubTask.Since,
 	})
 	return err

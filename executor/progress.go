@@ -25,7 +25,7 @@ func (t *turn) notice(activity string) error {
 	return t.say(boulder.SubTaskProgress{Activity: activity, Notice: true})
 }
 
-func (t *turn) reportToolCall(sessionID string, told session.Told) error {
+func (t *turn) reportToolCall(sessionID string, told session.CallUpdate) error {
 	own := sessionID == t.job.Attempt.SessionID
 	if told.Begun != nil && own && announcement(told.Begun) != "" {
 		return t.say(boulder.SubTaskProgress{Activity: announcement(told.Begun)})

@@ -14,8 +14,8 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// Line is one line of a transcript. Lines are in the order of what was said and done.
-type Line struct {
+// TranscriptLine is one line of a transcript. Lines are in the order of what was said and done.
+type TranscriptLine struct {
 	Time   time.Time       `json:"time"`
 	Type   string          `json:"type"` // prompt | text | reasoning | tool | end
 	Text   string          `json:"text,omitempty"`
@@ -34,10 +34,10 @@ const (
 	transcriptKept = 64 << 20 // bytes, as it is held in memory; a session of days has some 10 MiB
 )
 
-func linesOf(m opencode.Message) []Line {
-	var lines []Line
+func linesOf(m opencode.Message) []TranscriptLine {
+	var lines []TranscriptLine
 	for _, p := range m.Parts {
-		l := Line{Time: m.Info.Created, Text: p.Text}
+		l := TranscriptLine{Time: m.Info.Created, Text: p.Text}
 		switch {
 		case p.Tool != nil:
 			l.Type, l.Tool, l.CallID, l.State = "tool", p.Tool.Tool, p.Tool.CallID, string(p.Tool.State)
@@ -55,7 +55,7 @@ func linesOf(m opencode.Message) []Line {
 		lines = append(lines, l)
 	}
 	if m.Info.Role == opencode.RoleAssistant && (m.Info.Finish != "" || m.Info.Error != nil) {
-		end := Line{Time: m.Info.Completed, Type: "end", Finish: m.Info.Finish, Usage: session.Usage(m.Info.Tokens, m.Info.Cost)}
+		end := TranscriptLine{Time: m.Info.Completed, Type: "end", Finish: m.Info.Finish, Usage: session.Usage(m.Info.Tokens, m.Info.Cost)}
 		if e := m.Info.Error; e != nil {
 			end.Error = e.Name + ": " + e.Message
 		}

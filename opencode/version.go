@@ -27,6 +27,8 @@ const (
 const (
 	handshakeTimeout = 2 * time.Second // per call: one that is made while a server boots can hang
 	bootingPause     = 250 * time.Millisecond
+	// versionTimeout is for a machine whose cores are all busy: the binary, of 160 MB, takes a second of CPU to start.
+	versionTimeout = 2 * time.Minute
 )
 
 // Version asks an OpenCode binary for its version, which takes about a second. An empty binary means "opencode" in
@@ -36,7 +38,7 @@ func Version(ctx context.Context, binary string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, defaultCallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.WaitDelay = time.Second

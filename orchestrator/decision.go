@@ -23,7 +23,7 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 			return nil
 		}
 		a.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, a.SubTaskID, a.Attempt) // finds a session without an id
-		if a.Shared = r.limitsShared; r.state.SubTask(a.SubTaskID).Standing == "" {         // otherwise no agent is prompted
+		if a.Shared = r.limitsShared; r.state.SubTask(a.SubTaskID).Reuse == "" {            // otherwise no agent is prompted
 			a.Prompt = r.brief(r.state.Open(a.SubTaskID)).Text
 		}
 		action = a
@@ -93,8 +93,8 @@ func (r *run) conflict(t *boulder.SubTask) *prompts.Conflict {
 }
 
 // told returns what the next prompt of a session says besides the judge's findings.
-func (r *run) told(o *boulder.Open) prompts.Told {
-	told := prompts.Told{
+func (r *run) told(o *boulder.Open) prompts.Extra {
+	told := prompts.Extra{
 		News:      news(r.state, o.SubTask, o.Turn.Seq),
 		Diversion: r.o.cfg.Diversion(r.state.Boulder),
 	}

@@ -24,7 +24,7 @@ func (r *run) launchGates(
 
 func (r *run) startTry() {
 	b := &r.state.Boulder
-	what := boulder.Trial{BoulderID: b.ID, Base: b.Line.Base, Isolation: b.Isolation, Gates: b.IntegrationGates}
+	what := boulder.Trial{BoulderID: b.ID, Base: b.Trunk.Base, Isolation: b.Isolation, Gates: b.IntegrationGates}
 	for _, t := range r.state.SubTasks {
 		if t.Unfinished() {
 			what.SubTasks = append(what.SubTasks, *t)
@@ -42,7 +42,7 @@ func (r *run) startIntegrate(o *boulder.Open) {
 		return
 	}
 	what := boulder.Integration{
-		BoulderID: r.state.Boulder.ID, Line: r.state.Boulder.Line, SubTask: *o.SubTask, Turn: *o.Turn,
+		BoulderID: r.state.Boulder.ID, Trunk: r.state.Boulder.Trunk, SubTask: *o.SubTask, Turn: *o.Turn,
 		Gates: r.state.Boulder.IntegrationGates, Generated: r.state.Boulder.Generated,
 	}
 	for _, t := range r.state.Completed(len(r.state.SubTasks)) {
@@ -70,7 +70,7 @@ func (r *run) startVerify(a schedule.Finish) {
 	if r.busy(integrateRef) {
 		return
 	}
-	what := boulder.Verification{BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project, Line: r.state.Boulder.Line}
+	what := boulder.Verification{BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project, Line: r.state.Boulder.Trunk}
 	for _, t := range a.Verify {
 		what.SubTasks = append(what.SubTasks, *t)
 		if r.state.Boulder.Isolated() && t == r.state.Completed(1)[0] {

@@ -148,7 +148,7 @@ func (r *run) abort(cause error) {
 func (r *run) apply(bodies ...boulder.Body) error {
 	for i, b := range bodies {
 		if raised, ok := b.(boulder.BlockerRaised); ok {
-			raised.Blocker.ID = r.o.cfg.BlockerID(r.state.Boulder.Raised + 1)
+			raised.Blocker.ID = r.o.cfg.BlockerID(r.state.Boulder.BlockersRaised + 1)
 			bodies[i] = raised
 		}
 		if err := applyTo(r.state, r.now, bodies[i]); err != nil {

@@ -33,12 +33,12 @@ type ModelLimit = schedule.ModelLimit
 // DefaultLimits returns the documented defaults.
 func DefaultLimits() Limits { return schedule.DefaultLimits() }
 
-// Wait is an attempt that waits for a slot.
-type Wait = schedule.Wait
+// WaitingAttempt is an attempt that waits for a slot.
+type WaitingAttempt = schedule.WaitingAttempt
 
 // Waiting lists the attempts of a boulder that wait for a slot, the soonest of each model first. held are the slots that
 // other boulders under the same limits hold, by their id and by model.
-func Waiting(s *boulder.State, l Limits, now time.Time, held map[string]map[string]int) []Wait {
+func Waiting(s *boulder.State, l Limits, now time.Time, held map[string]map[string]int) []WaitingAttempt {
 	others := map[string]schedule.Share{}
 	for id, models := range held {
 		others[id] = schedule.Share{Held: models}

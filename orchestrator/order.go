@@ -99,7 +99,7 @@ func (o *Orchestrator) stopLeft(ctx context.Context, s *boulder.State) error {
 	if !can {
 		return nil
 	}
-	for _, left := range s.Boulder.Left {
+	for _, left := range s.Boulder.LeftSessions {
 		if err := stopper.StopSession(ctx, left); err != nil {
 			return fmt.Errorf("stop session %s of attempt %d of %q, which may be at work: %w",
 				left.SessionID, left.Attempt, left.SubTaskID, err)

@@ -167,8 +167,8 @@ func (r *rig) leftAndStopped(head boulder.Boulder) {
 		l, ok := b.(boulder.SessionLeft)
 		return ok && l.SubTaskID == "a" && l.SessionID != "" && !l.Stopped
 	})
-	if !left || len(head.Left) > 0 {
-		r.t.Errorf("noted as left: %v, still left in the end: %v", left, head.Left)
+	if !left || len(head.LeftSessions) > 0 {
+		r.t.Errorf("noted as left: %v, still left in the end: %v", left, head.LeftSessions)
 	}
 }
 

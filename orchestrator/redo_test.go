@@ -23,7 +23,7 @@ func redo(ids ...string) boulder.Order {
 type lined struct{ *server }
 
 func (l lined) Integrate(_ context.Context, what boulder.Integration, report func(boulder.Body) error) error {
-	at := what.Line.Integrating
+	at := what.Trunk.Integrating
 	return report(boulder.Integrated{AttemptRef: at.AttemptRef, Tree: "tree", Commit: at.Tip + "<" + what.SubTask.ID})
 }
 
@@ -78,8 +78,8 @@ func TestRedoSurvivesCrashes(t *testing.T) {
 				if err != nil || check.Difference != nil {
 					t.Errorf("commit %d of %q, late %v: %+v, %v", n, base, late, check.Difference, err)
 				}
-				if base != "" && !strings.HasPrefix(head.Line.Tip, "base<") || strings.Count(head.Line.Tip, "<") != 3*len(base)/4 {
-					t.Errorf("commit %d, late %v: the tip is %s", n, late, head.Line.Tip)
+				if base != "" && !strings.HasPrefix(head.Trunk.Tip, "base<") || strings.Count(head.Trunk.Tip, "<") != 3*len(base)/4 {
+					t.Errorf("commit %d, late %v: the tip is %s", n, late, head.Trunk.Tip)
 				}
 			}
 		}

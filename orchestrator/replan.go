@@ -101,7 +101,7 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 		req.Replaced = append(req.Replaced, *t)
 		specs = append(specs, t.Spec())
 	}
-	req.Earlier = append(slices.Clone(b.Tried), boulder.SpecsHash(specs))
+	req.Earlier = append(slices.Clone(b.TriedParts), boulder.SpecsHash(specs))
 	for _, t := range r.state.Completed(maxListed) {
 		req.Done = append(req.Done, *t)
 	}

@@ -77,7 +77,7 @@ func (r *replay) take(e boulder.Event, last bool) error {
 		if err := r.begin(b.Limits); err != nil {
 			return err
 		}
-	case boulder.TakenUp:
+	case boulder.Resumed:
 		if err := r.begin(b.Limits); err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (r *replay) fromOutside(b boulder.Body) bool {
 	case boulder.SubTaskDone:
 		return b.Attempt > 0 && !r.judged(b.SubTaskID)
 	case boulder.Isolated: // after a trial of the gates
-		return r.s.Boulder.Line.Trial
+		return r.s.Boulder.Trunk.Trial
 	case boulder.ReplanRefused, boulder.StatusChanged: // the event that ends a boulder says whether the user did
 		return true
 	}

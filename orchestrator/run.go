@@ -97,7 +97,7 @@ func (r *run) endWorkers() {
 	for _, o := range orders { // [Orchestrator.leave] answers them
 		r.inbox.Put(o)
 	}
-	if len(r.state.Boulder.Left) == 0 || r.storeErr != nil {
+	if len(r.state.Boulder.LeftSessions) == 0 || r.storeErr != nil {
 		return
 	}
 	// The workers of attempts that an order ended have returned, so their agents have stopped.
@@ -116,7 +116,7 @@ func (r *run) endWorkers() {
 
 // stopped returns the events that say that the left sessions of these attempts have stopped.
 func stopped(s *boulder.State, attempts ...boulder.AttemptRef) (bodies []boulder.Body) {
-	for _, left := range s.Boulder.Left {
+	for _, left := range s.Boulder.LeftSessions {
 		if slices.Contains(attempts, left.AttemptRef) {
 			bodies = append(bodies, boulder.SessionLeft{LeftSession: left, Stopped: true})
 		}
@@ -130,7 +130,7 @@ var errRunOver = errors.New("the run is over")
 func (r *run) begin() error {
 	head := boulder.Boulder{ID: r.o.cfg.NewID(), Task: r.req.Task, Project: r.o.cfg.Project, Settings: r.req.Settings}
 	_, tries := r.o.cfg.Runner.(Trier)
-	head.Line = boulder.Line{
+	head.Trunk = boulder.Trunk{
 		Base: r.req.SlotBase, Tip: r.req.SlotBase, Trial: tries && r.req.SlotBase != "", InPlace: r.req.InPlace,
 	}
 	given := Approval{Plan: r.req.Plan, Gates: r.req.GatesApproved}
@@ -207,7 +207,7 @@ func (r *run) resume() error {
 	if err := r.tick(); err != nil {
 		return err
 	}
-	bodies := []boulder.Body{boulder.TakenUp{
+	bodies := []boulder.Body{boulder.Resumed{
 		LedgerModel: r.req.LedgerModel, Diverted: r.req.Diverted, Iterations: r.req.Iterations, Limits: r.o.encodedLimits(),
 	}}
 	if b.Status == boulder.Paused || b.Status == boulder.Synthesizing {

@@ -92,10 +92,10 @@ func summary(s *boulder.State, status boulder.Status, outputs bool) string {
 
 // achieved says what is there of an incomplete sub-task, by its newest verdict and its diffs.
 func achieved(b *strings.Builder, t *boulder.SubTask) {
-	if !strings.Contains(t.Reason, t.Achieved) { // the reason may quote it
-		b.WriteString(text.Prefixed("\n  achieved: ", text.Short(t.Achieved, 500)))
+	if !strings.Contains(t.Reason, t.PartialSummary) { // the reason may quote it
+		b.WriteString(text.Prefixed("\n  achieved: ", text.Short(t.PartialSummary, 500)))
 	}
-	b.WriteString(text.Prefixed("\n  criteria met: ", text.Short(strings.Join(t.Met, "; "), 500)))
+	b.WriteString(text.Prefixed("\n  criteria met: ", text.Short(strings.Join(t.PartialMet, "; "), 500)))
 	b.WriteString(text.Prefixed("\n  changed: ", text.Short(strings.Join(t.Files, ", "), 300)))
 }
 

@@ -35,7 +35,7 @@ type message struct {
 
 // launch starts the work in todo that is not under way. Since it was decided, only the commit has happened.
 func (r *run) launch() {
-	if i := r.state.Boulder.Line.Integrating; i == nil || i.AttemptRef != r.integrates {
+	if i := r.state.Boulder.Trunk.Integrating; i == nil || i.AttemptRef != r.integrates {
 		if stop := r.work[integrateRef]; stop != nil { // an order has ended the attempt
 			stop(errSuspended)
 		}
@@ -169,7 +169,7 @@ func (r *run) startTurn(o *boulder.Open) {
 			all, _ := raised.([]boulder.Blocker)
 			return all, nil
 		},
-		Line:    r.state.Boulder.Line,
+		Line:    r.state.Boulder.Trunk,
 		PerTurn: r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted, Checks: r.state.Boulder.Checks,
 	}
 	since := news(r.state, o.SubTask, o.Turn.Seq)

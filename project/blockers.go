@@ -93,9 +93,9 @@ func (p *Project) Blocker(ctx context.Context, id string) (report.Blocker, error
 	return report.Blocker{}, err
 }
 
-// Settle stores the user's answer to a blocker, without secrets, and refuses obvious mistakes: an order to its boulder or,
+// SettleBlocker stores the user's answer to a blocker, without secrets, and refuses obvious mistakes: an order to its boulder or,
 // outside of runs, in the register.
-func (p *Project) Settle(ctx context.Context, item *report.Blocker, s blockers.Settlement) (*Answered, error) {
+func (p *Project) SettleBlocker(ctx context.Context, item *report.Blocker, s blockers.Settlement) (*Answered, error) {
 	b, skip := &item.Blocker, s.Status == boulder.BlockerSkipped
 	switch {
 	case b.Status.Settled():

@@ -17,7 +17,7 @@ func TestChanges(t *testing.T) {
 	failed := &boulder.SubTask{ID: "failed", Work: "w4", From: "c2"}
 	idle := &boulder.SubTask{ID: "idle"}
 	slotted := &boulder.Snapshot{SubTasks: []*boulder.SubTask{two, one, empty, failed, idle}}
-	slotted.Boulder.Line = boulder.Line{Base: "c0", Tip: "c2"}
+	slotted.Boulder.Trunk = boulder.Trunk{Base: "c0", Tip: "c2"}
 	var events []boulder.Event
 	for _, on := range []*boulder.SubTask{one, empty, two} {
 		ref := boulder.AttemptRef{SubTaskID: on.ID}

@@ -277,8 +277,8 @@ func TestIsolatedRunSurvivesCrashes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tip := w.git("rev-parse", "refs/manager/b1/tip"); tip != s.Boulder.Line.Tip || s.Boulder.Status != boulder.Completed {
-			t.Errorf("the boulder is %s; its tip is %s, and the ref at %s", s.Boulder.Status, s.Boulder.Line.Tip, tip)
+		if tip := w.git("rev-parse", "refs/manager/b1/tip"); tip != s.Boulder.Trunk.Tip || s.Boulder.Status != boulder.Completed {
+			t.Errorf("the boulder is %s; its tip is %s, and the ref at %s", s.Boulder.Status, s.Boulder.Trunk.Tip, tip)
 		}
 		if n := w.git("rev-list", "--count", w.base+"..refs/manager/b1/tip"); n != "5" {
 			t.Errorf("the line has %s commits", n)

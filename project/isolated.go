@@ -58,7 +58,7 @@ func (p *Project) runCommand(ctx context.Context, dir string, env []string, line
 }
 
 // TakeBack implements executor.Slots.
-func (s Slots) TakeBack(ctx context.Context, change boulder.Span) error {
+func (s Slots) TakeBack(ctx context.Context, change boulder.TreeChange) error {
 	_, err := s.Slots.TakeBack(ctx, change.From, change.To, false)
 	return err
 }
@@ -151,11 +151,11 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 	defer p.filesMu.Unlock()
 	l.Of, err = p.Snapshot(ctx, ref) // under the lock, so that it is up to date
 	b, head := &l.Of, &l.Of.Boulder
-	switch line := head.Line; {
+	switch line := head.Trunk; {
 	case err != nil:
 		return l, err
 	case !head.Isolated():
-		return l, usagef("boulder %s worked in place%s: there is nothing to land", head.ID, text.Prefixed(", because ", head.Line.InPlace))
+		return l, usagef("boulder %s worked in place%s: there is nothing to land", head.ID, text.Prefixed(", because ", head.Trunk.InPlace))
 	case !head.Status.Terminal():
 		return l, usagef("boulder %s is %s, and only what is over can land: wait for its end (`manager wait %[1]s`), continue it if nothing runs it (`manager resume %[1]s`),"+
 			" or end it with `manager cancel -b %[1]s`", head.ID, head.Status)
@@ -170,21 +170,21 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 		return l, usagef("boulder %s cannot land here: its results are commit %s, which this project does not have; an export leaves"+
 			" commits out: land it where it ran", head.ID, Short(line.Tip))
 	}
-	tip := head.Line.Tip
-	if tip != head.Line.Base {
-		if err := p.slots().MoveTip(ctx, head.ID, head.Line.Before, tip); err != nil {
+	tip := head.Trunk.Tip
+	if tip != head.Trunk.Base {
+		if err := p.slots().MoveTip(ctx, head.ID, head.Trunk.Before, tip); err != nil {
 			return l, err
 		}
 	}
 	if how.How != boulder.LandedFiles && !how.DryRun { // a landing in the files that was interrupted is not wanted any more
-		if err := p.slots().PutBack(ctx, head.Line.Base, tip); err != nil {
+		if err := p.slots().PutBack(ctx, head.Trunk.Base, tip); err != nil {
 			return l, err
 		}
 	}
 	l.How, l.Commit = how.How, tip
 	switch how.How {
 	case boulder.LandedFiles:
-		l.Files, err = p.slots().LandFiles(ctx, head.Line.Base, tip, how.DryRun)
+		l.Files, err = p.slots().LandFiles(ctx, head.Trunk.Base, tip, how.DryRun)
 	case boulder.LandedBranch, boulder.LandedPR:
 		how.Branch = cmp.Or(how.Branch, branchOf(head))
 		l.Branch = how.Branch
@@ -226,7 +226,7 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 // branchCommit returns the commit for a branch with the results. Unless how includes uncommitted changes of the user,
 // the results are applied to the commit that was HEAD when the run began, and are tested again there.
 func (p *Project) branchCommit(ctx context.Context, b *boulder.Snapshot, how Land) (commit string, err error) {
-	line := b.Boulder.Line
+	line := b.Boulder.Trunk
 	commit = line.Tip
 	if err := p.slots().CheckBranch(ctx, how.Branch); err != nil {
 		return "", err
@@ -328,10 +328,10 @@ func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) err
 	if p.NoDiffs() != "" { // imported: slots and refs are elsewhere
 		return nil
 	}
-	if err := p.slots().EndLanding(b.Boulder.Line.Base, b.Boulder.Line.Tip); err != nil {
+	if err := p.slots().EndLanding(b.Boulder.Trunk.Base, b.Boulder.Trunk.Tip); err != nil {
 		return err
 	}
-	err := p.slots().Free(ctx, b.Boulder.ID, b.Boulder.Line.Base, how != boulder.LandedDropped, func(id string) bool {
+	err := p.slots().Free(ctx, b.Boulder.ID, b.Boulder.Trunk.Base, how != boulder.LandedDropped, func(id string) bool {
 		return how != boulder.LandedDropped && slices.ContainsFunc(b.SubTasks, func(t *boulder.SubTask) bool {
 			return t.ID == id && t.Integrated != ""
 		})
@@ -346,7 +346,7 @@ func (p *Project) free(ctx context.Context, b *boulder.Snapshot, how string) err
 	defer there.Close()
 	return p.slots().Forget(ctx, func(id string) bool {
 		old, err := there.Get(ctx, id)
-		at := old.Boulder.Line.LandedAt
+		at := old.Boulder.Trunk.LandedAt
 		return err == nil && !at.IsZero() && time.Since(at) > keepDropped
 	})
 }
@@ -377,7 +377,7 @@ func Changes(b *boulder.Snapshot, events []boulder.Event, only string) (all []Ch
 			all = append(all, c)
 		}
 	}
-	tip := b.Boulder.Line.Base
+	tip := b.Boulder.Trunk.Base
 	for _, e := range events {
 		switch i := e.Body.(type) {
 		case boulder.Redone:

@@ -48,8 +48,8 @@ func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (m
 	if err != nil {
 		return nil, err
 	}
-	tip := s.Boulder.Line.Tip
-	if s.Boulder.Line.Landed != nil {
+	tip := s.Boulder.Trunk.Tip
+	if s.Boulder.Trunk.Landed != nil {
 		tip = ""
 	}
 	stale, at := map[string][]boulder.Reason{}, p.gatesAt(&s.Boulder, tip)
@@ -109,7 +109,7 @@ func (p *Project) moved(ctx context.Context, s *boulder.State, t *boulder.SubTas
 		return false, nil
 	}
 	files, from := t.Files, base
-	trees := []string{s.Boulder.Line.Tree}
+	trees := []string{s.Boulder.Trunk.Tree}
 	for _, x := range s.Completed(len(s.SubTasks)) {
 		trees = append(trees, x.Tree)
 	}
@@ -136,7 +136,7 @@ func (p *Project) gatesAt(b *boulder.Boulder, commit string) func(ctx context.Co
 			return g, nil
 		}
 		if commit != "" && slotEnv == nil {
-			slot, err := p.slots().Prepare(ctx, boulder.SlotClaim{BoulderID: b.ID, Base: b.Line.Base, From: commit})
+			slot, err := p.slots().Prepare(ctx, boulder.SlotClaim{BoulderID: b.ID, Base: b.Trunk.Base, From: commit})
 			if err != nil {
 				return g, err
 			}
@@ -309,7 +309,7 @@ func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.
 		if by = ""; there.Holder.Runs(b.Boulder) {
 			by = fmt.Sprintf("Process %d, which runs boulder %s, redoes it.", there.Holder.PID, b.Boulder.ID)
 		}
-		if l := b.Boulder.Line; l.Before != "" {
+		if l := b.Boulder.Trunk; l.Before != "" {
 			if err := p.slots().MoveTip(ctx, b.Boulder.ID, l.Before, l.Tip); err != nil {
 				return err
 			}

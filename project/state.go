@@ -113,7 +113,7 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 				s.server.Began(id)
 			}
 			switch e.Body.(type) {
-			case boulder.TakenUp, boulder.BlockerRaised, boulder.BlockerSettled:
+			case boulder.Resumed, boulder.BlockerRaised, boulder.BlockerSettled:
 				work.Go(func() { // the run does not wait
 					_, _ = s.p.writeList(context.WithoutCancel(ctx), s.DB, e.BoulderID) // it is tried again with every command
 				})

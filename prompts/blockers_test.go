@@ -30,7 +30,7 @@ func TestBlockersGolden(t *testing.T) {
 		FinalMessage: "The theme is stored.\nSigning waits for you.", Transcript: ".manager/runs/01kboulder/page/1.jsonl",
 	})
 	in.SubTask.Before = waited
-	told := prompts.Told{News: in.News, Diversion: in.Diversion}
+	told := prompts.Extra{News: in.News, Diversion: in.Diversion}
 	golden.Compare(t, "blockers.md", strings.Join([]string{
 		prompts.Build(in).Text,
 		prompts.Continuation(in.SubTask, boulder.Turn{
@@ -55,7 +55,7 @@ func TestManyNotesAreCutVisibly(t *testing.T) {
 		notes = append(notes, fmt.Sprintf("note %02d", i))
 	}
 	turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
-	got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{News: prompts.News{Notes: notes}})
+	got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Extra{News: prompts.News{Notes: notes}})
 	if !strings.Contains(got, "[cut: the first 3 of 13 notes]") || strings.Contains(got, "note 02") || !strings.Contains(got, "note 03") {
 		t.Error(got)
 	}

@@ -22,7 +22,7 @@ const (
 
 // Resolve writes the prompt that asks a session to make its result fit the results of others. After a turn that was
 // asked to and did not, it says what is missing.
-func Resolve(t boulder.SubTask, turn boulder.Turn, c *Conflict, told Told) string {
+func Resolve(t boulder.SubTask, turn boulder.Turn, c *Conflict, told Extra) string {
 	p := prompt{}
 	why := "but does not fit what others have done meanwhile."
 	if len(c.With) == 0 {

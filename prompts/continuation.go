@@ -17,8 +17,8 @@ const (
 	maxGateOutput = 6_000 // of all red gates together
 )
 
-// Told is what a continuation says in addition to the judge's findings.
-type Told struct {
+// Extra is what a continuation says in addition to the judge's findings.
+type Extra struct {
 	Idle      int               // turns in a row without a tool call, if too many; else 0
 	News                        // since the turn began
 	Diversion boulder.Diversion // with a tool, the agent is asked where its tasks stand
@@ -27,7 +27,7 @@ type Told struct {
 // Continuation writes the prompt that continues an idle session after a turn that was judged incomplete: what the
 // verdict asks for, what is unmet, and the red gates with the ends of their outputs. It has less than 60,000
 // characters, commands and notes not counted. The turn must have evidence and a verdict.
-func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
+func Continuation(t boulder.SubTask, turn boulder.Turn, told Extra) string {
 	v, e := turn.Verdict, turn.Evidence
 	p := prompt{}
 	if v.Completed {

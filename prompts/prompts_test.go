@@ -246,14 +246,14 @@ func TestContinuationGolden(t *testing.T) {
 	t.Parallel()
 	task := input().SubTask
 	task.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
-	golden.Compare(t, "continuation.md", prompts.Continuation(task, judgedTurn(), prompts.Told{}))
+	golden.Compare(t, "continuation.md", prompts.Continuation(task, judgedTurn(), prompts.Extra{}))
 }
 
 // TestContinuationNudgesIdleAgents: after several turns without a tool call, the continuation tells the agent so.
 func TestContinuationNudgesIdleAgents(t *testing.T) {
 	t.Parallel()
 	for idle, want := range map[int]bool{0: false, 3: true, 4: true} {
-		got := prompts.Continuation(input().SubTask, judgedTurn(), prompts.Told{Idle: idle})
+		got := prompts.Continuation(input().SubTask, judgedTurn(), prompts.Extra{Idle: idle})
 		nudge := fmt.Sprintf("Your last %d turns called no tool", idle)
 		if strings.Contains(got, nudge) != want || strings.Contains(got, "what is in the way") != want {
 			t.Errorf("%d turns without a tool call:\n%s", idle, got)
@@ -284,7 +284,7 @@ func TestContinuationIsBounded(t *testing.T) {
 		watched.Gates = append(watched.Gates, gate)
 	}
 	watched.Broken = long
-	got, going := prompts.Continuation(task, turn, prompts.Told{Idle: 3}), prompts.KeepGoing(watched)
+	got, going := prompts.Continuation(task, turn, prompts.Extra{Idle: 3}), prompts.KeepGoing(watched)
 	if n, m := utf8.RuneCountInString(got), utf8.RuneCountInString(going); n > 40_000 || m > 30_000 {
 		t.Errorf("%d and %d characters", n, m)
 	}
@@ -341,17 +341,17 @@ func TestCriteriaGolden(t *testing.T) {
 	in.SubTask.NoWorse = []string{"go test ./..."}
 	turn := judgedTurn()
 	brief := prompts.Build(in).Text
-	missing := prompts.Continuation(in.SubTask, turn, prompts.Told{})
+	missing := prompts.Continuation(in.SubTask, turn, prompts.Extra{})
 	turn.Evidence.Promised, turn.Evidence.NoServer, turn.Evidence.Diagnostics = true, true, nil
 	turn.Evidence.Gates = []boulder.Gate{{Command: "go vet ./...", ExitCode: 1, Output: "a.go:3: unreachable code"}}
-	given := prompts.Continuation(in.SubTask, turn, prompts.Told{}) + prompts.Forgotten([]string{"write tests"})
+	given := prompts.Continuation(in.SubTask, turn, prompts.Extra{}) + prompts.Forgotten([]string{"write tests"})
 	golden.Compare(t, "criteria.md", strings.Join([]string{brief, missing, given}, "\n======\n\n"))
 
 	if text := prompts.Forgotten(nil); text != "" {
 		t.Errorf("nothing was forgotten: %q", text)
 	}
 	in.SubTask.DoneWhen = []string{boulder.DoneTests, boulder.DoneJudge}
-	plain := prompts.Build(in).Text + prompts.Continuation(in.SubTask, turn, prompts.Told{})
+	plain := prompts.Build(in).Text + prompts.Continuation(in.SubTask, turn, prompts.Extra{})
 	if strings.Contains(plain, "promise") || strings.Contains(plain, "language server") {
 		t.Errorf("criteria that do not count are told of:\n%s", plain)
 	}
@@ -408,7 +408,7 @@ func TestNothingInAPromptPassesForTheManager(t *testing.T) {
 			golden.Forge(turn.Verdict, said)
 			turn.Evidence.Gates[0].Command, turn.Evidence.Gates[0].ExitCode, turn.Verdict.ContinuationPrompt = task.Gates[0], 1, "Go on."
 			task.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
-			told := prompts.Told{News: in.News}
+			told := prompts.Extra{News: in.News}
 			golden.NoForgery(t, prompts.Continuation(task, turn, told))
 			golden.NoForgery(t, prompts.Resolve(task, turn, in.Conflict, told))
 			golden.NoForgery(t, prompts.Resume(prompts.ResumeInput{SubTask: task, News: in.News}))

@@ -156,8 +156,8 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 		answers := prompts.Answers(settled)
 		turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
-		without := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{})
-		got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{News: prompts.News{Answers: answers}})
+		without := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Extra{})
+		got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Extra{News: prompts.News{Answers: answers}})
 		n := utf8.RuneCountInString(got) - utf8.RuneCountInString(without)
 		if n > 12_500 || !utf8.ValidString(got) {
 			t.Fatalf("%d characters of answers", n)

@@ -12,8 +12,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Reading is the server's state of one tree.
-type Reading struct {
+// ServerState is the server's state of one tree.
+type ServerState struct {
 	At       time.Time          // when the reading began
 	Sessions []opencode.Session // the root first, parents before children
 	Statuses map[string]opencode.Status
@@ -24,7 +24,7 @@ type Reading struct {
 
 // Load takes in the server's state, and returns what happened without an event. Take events that arrived since the
 // reading began after it. The history of a session seen for the first time begins at the user's newest prompt.
-func (t *Tree) Load(r Reading) []enforcer.Event {
+func (t *Tree) Load(r ServerState) []enforcer.Event {
 	for _, s := range r.Sessions {
 		m := cmp.Or(t.members[s.ID], &member{})
 		m.session, m.status, m.asks = s, r.Statuses[s.ID], map[string]opencode.Request{}
@@ -91,8 +91,8 @@ func firstSight(messages []opencode.Message) time.Time {
 }
 
 // Read reads the server's state of a session and everything below it, in all its directories. at is the current time.
-func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Time) (Reading, error) {
-	r := Reading{At: at, Statuses: map[string]opencode.Status{}}
+func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Time) (ServerState, error) {
+	r := ServerState{At: at, Statuses: map[string]opencode.Status{}}
 	main, err := dir.Session(ctx, root)
 	if err != nil {
 		return r, err
@@ -130,7 +130,7 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 
 // rereadUntilStable reads messages and status again while the session is idle, the messages show no end of its turn,
 // and they change. A turn that began or ended during the reading would otherwise look cut off.
-func (r *Reading) rereadUntilStable(ctx context.Context, dir *opencode.Directory, root string) error {
+func (r *ServerState) rereadUntilStable(ctx context.Context, dir *opencode.Directory, root string) error {
 	newest := func() (m opencode.MessageInfo) {
 		if n := len(r.Messages); n > 0 {
 			m = r.Messages[n-1].Info

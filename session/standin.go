@@ -32,17 +32,17 @@ const (
 
 // StandIn answers the asks of a session's tree in the user's stead. It is not safe for concurrent use.
 type StandIn struct {
-	Tree     *Tree
-	Dir      *opencode.Directory // of the main session
-	Diverter Diverter            // nil: none
-	Scope    boulder.BlockerScope
-	Policy   func(opencode.Request) boulder.Ruling // without diversion; nil, or no reply: the user is asked
-	Left     []string                              // agents whose sessions are not diverted
-	About    func(opencode.Request) string         // the circumstances of an ask; nil: none
-	Tell     func(context.Context, []*Ruled) error // called before anything is replied; an error ends the round
-	Redact   func(string) string
-	Now      func() time.Time
-	Log      *slog.Logger
+	Tree       *Tree
+	Dir        *opencode.Directory // of the main session
+	Diverter   Diverter            // nil: none
+	Scope      boulder.BlockerScope
+	Policy     func(opencode.Request) boulder.Ruling // without diversion; nil, or no reply: the user is asked
+	SkipAgents []string                              // agents whose sessions are not diverted
+	About      func(opencode.Request) string         // the circumstances of an ask; nil: none
+	Tell       func(context.Context, []*Ruled) error // called before anything is replied; an error ends the round
+	Redact     func(string) string
+	Now        func() time.Time
+	Log        *slog.Logger
 
 	Shown  *bool     // whether the agent has the blocker tool; nil: unknown, see [StandIn.ShowTool]
 	asks   []*Ruled  // by id, in order of arrival
@@ -288,7 +288,7 @@ func (s *StandIn) describe(r *Ruled) {
 }
 
 func (s *StandIn) rule(ctx context.Context, r *Ruled) {
-	diverted := s.Diverted() && !s.Tree.Clarifies() && !slices.Contains(s.Left, s.Tree.Agent())
+	diverted := s.Diverted() && !s.Tree.Clarifies() && !slices.Contains(s.SkipAgents, s.Tree.Agent())
 	own := r.Permission == boulder.BlockerTool || r.Permission == opencode.TodoTool && !s.Dir.Client().Caps().Todos
 	switch {
 	case r.Waits():

@@ -127,7 +127,7 @@ func TestReadingTellsNothingTwice(t *testing.T) {
 		ID: "m2", ParentID: "m1", SessionID: root, Role: opencode.RoleAssistant, Created: began.Add(4 * time.Second),
 		Completed: s.at, Error: &opencode.TurnError{Name: opencode.MessageAborted},
 	}}
-	r := Reading{
+	r := ServerState{
 		At: s.at.Add(time.Second), Sessions: []opencode.Session{{ID: root}},
 		Messages: []opencode.Message{{
 			Info:  opencode.MessageInfo{ID: "m1", SessionID: root, Role: opencode.RoleUser, Created: began.Add(time.Second)},
@@ -153,7 +153,7 @@ func TestFailureBeforeTheFirstReading(t *testing.T) {
 	s := &story{tree: NewTree(root, Cursor{}), at: began}
 	s.status(root, opencode.Busy)
 	s.take(root, opencode.SessionFailed{Err: &opencode.TurnError{Name: opencode.APIError, Message: "bad gateway"}})
-	s.all = append(s.all, s.tree.Load(Reading{
+	s.all = append(s.all, s.tree.Load(ServerState{
 		At: s.at, Sessions: []opencode.Session{{ID: root}}, Statuses: map[string]opencode.Status{root: {Type: opencode.Busy}},
 		Messages: []opencode.Message{{
 			Info:  opencode.MessageInfo{ID: "m1", SessionID: root, Role: opencode.RoleUser, Created: began},

@@ -31,8 +31,8 @@ type calls struct {
 	running map[string]bool      // tool calls that have not ended, by part id
 }
 
-// Told is what an event reported for the first time: one of Begun and Ended, or neither.
-type Told struct {
+// CallUpdate is what an event reported for the first time: one of Begun and Ended, or neither.
+type CallUpdate struct {
 	Begun     *opencode.ToolCall // a tool that started to run
 	Ended     *opencode.ToolCall
 	Announced bool // of Ended: Begun was reported before
@@ -55,10 +55,10 @@ func (t *Turn) of(sessionID string) *calls {
 }
 
 // Take takes in an event as [Tree.Take] does, and returns what it reports about the turn.
-func (t *Turn) Take(e opencode.Event, at time.Time) Told {
+func (t *Turn) Take(e opencode.Event, at time.Time) CallUpdate {
 	t.Tree.Take(e, at)
 	if !t.Has(e.SessionID) {
-		return Told{}
+		return CallUpdate{}
 	}
 	switch p := e.Payload.(type) {
 	case opencode.SessionCompacted:
@@ -71,7 +71,7 @@ func (t *Turn) Take(e opencode.Event, at time.Time) Told {
 		}
 		t.of(e.SessionID).takes(p.Part)
 	}
-	return Told{}
+	return CallUpdate{}
 }
 
 func (t *Turn) answer(m opencode.MessageInfo) {
@@ -106,7 +106,7 @@ func (c *calls) takes(p opencode.Part) {
 }
 
 // call takes in the state of a tool call. Parts identify calls: providers may reuse a call's id in another answer.
-func (t *Turn) call(p opencode.Part) (told Told) {
+func (t *Turn) call(p opencode.Part) (told CallUpdate) {
 	c, before := t.of(p.SessionID), t.told[p.ID]
 	switch {
 	case before.Ended():
@@ -155,7 +155,7 @@ func (t *Turn) Nudged(n boulder.Nudge) {
 }
 
 // Load takes in the server's state as [Tree.Load] does. The stuck rules look at what followed prompt, the newest one.
-func (t *Turn) Load(r Reading, prompt string) {
+func (t *Turn) Load(r ServerState, prompt string) {
 	t.Tree.Load(r)
 	followed := false
 	for _, m := range r.Messages {

@@ -13,7 +13,7 @@ func TestToolWhoseEndWasMissed(t *testing.T) {
 	t.Parallel()
 	at := began
 	turn := NewTurn(root, enforcer.DefaultRules(), nil)
-	take := func(p opencode.Payload) Told {
+	take := func(p opencode.Payload) CallUpdate {
 		at = at.Add(time.Second)
 		return turn.Take(opencode.Event{SessionID: root, Payload: p}, at)
 	}
@@ -42,7 +42,7 @@ func TestToolWhoseEndWasMissed(t *testing.T) {
 
 	take(opencode.PartUpdated{Part: call("two", opencode.ToolRunning)})
 	at = at.Add(time.Second)
-	turn.Load(Reading{
+	turn.Load(ServerState{
 		At: at, Sessions: []opencode.Session{{ID: root}}, Statuses: map[string]opencode.Status{root: {Type: opencode.Busy}},
 		Messages: []opencode.Message{
 			{Info: opencode.MessageInfo{ID: "prompt", Role: opencode.RoleUser}},
@@ -60,7 +60,7 @@ func TestToolWhoseEndWasMissed(t *testing.T) {
 
 	answer("three")
 	take(opencode.PartUpdated{Part: call("three", opencode.ToolRunning)})
-	turn.Load(Reading{At: at.Add(time.Second), Sessions: []opencode.Session{{ID: root}}}, "prompt")
+	turn.Load(ServerState{At: at.Add(time.Second), Sessions: []opencode.Session{{ID: root}}}, "prompt")
 	running("the server died", 0)
 }
 

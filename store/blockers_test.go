@@ -77,8 +77,8 @@ func TestBlockerIDs(t *testing.T) {
 	}
 	restart()
 	for id, n := range map[string]int{"one": 4, "two": 4, "imported": 5} {
-		if s := restore(t, db, id); s.Boulder.Raised != n || len(s.SubTask("a").Blockers) != n {
-			t.Errorf("%s has %d of %d blockers", id, s.Boulder.Raised, n)
+		if s := restore(t, db, id); s.Boulder.BlockersRaised != n || len(s.SubTask("a").Blockers) != n {
+			t.Errorf("%s has %d of %d blockers", id, s.Boulder.BlockersRaised, n)
 		}
 	}
 	if err := db.Close(); err != nil {

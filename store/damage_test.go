@@ -217,11 +217,11 @@ func TestOpenRefusesWithoutHarm(t *testing.T) {
 	for n := 1; n < usedPages(t, whole); n++ {
 		refused(t, fmt.Sprintf("cut to %d pages", n), whole[:n*page], Options{ReadOnly: n%2 == 0}, unusable)
 	}
-	for version, says := range map[string]string{"5": "update manager", "3": "pre-release"} {
+	for version, says := range map[string]string{"6": "update manager", "4": "pre-release"} {
 		other := rewrite(t, whole, setVersion(version))
 		refused(t, "version "+version, other, Options{}, func(err error) bool {
 			v, ok := errors.AsType[*VersionError](err)
-			return ok && v.Known == 4 && strings.Contains(err.Error(), says)
+			return ok && v.Known == schemaVersion && strings.Contains(err.Error(), says)
 		})
 	}
 }
@@ -323,7 +323,7 @@ func TestCorruptRecordsAreNamed(t *testing.T) {
 			}
 			if tc.key == "" {
 				w := &world{State: restore(t, db, "id"), id: "id", now: epoch.AddDate(1, 0, 0)}
-				w.must(t, boulder.TakenUp{}) // checkTruth sees whether the commit restores the record
+				w.must(t, boulder.Resumed{}) // checkTruth sees whether the commit restores the record
 				w.commit(t, db)
 			}
 			if s, err := db.Load(t.Context(), "sound"); err != nil || len(s.SubTasks) != 2 {

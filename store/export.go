@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	exportVersion = 2 // of [Export], read and written
+	exportVersion = 3 // of [Export], read and written
 	// maxExport is the size limit for reading, in bytes. 1,000 sub-tasks with ten turns each take a fifth of it.
 	maxExport = 256 << 20
 )
@@ -139,7 +139,7 @@ func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from st
 				_, err = s.Apply(boulder.Event{Time: now, BoulderID: s.Boulder.ID, Body: body})
 			}
 		}
-		apply(boulder.TakenUp{}) // the time since the export does not count
+		apply(boulder.Resumed{}) // the time since the export does not count
 		for _, body := range leftBehind(s) {
 			apply(body)
 		}

@@ -164,7 +164,7 @@ func TestExportRefused(t *testing.T) {
 		"no events":       {func(x *Export) { x.Events = nil }, "1 to 64 characters"},
 		"another's event": {func(x *Export) { x.Events[2].BoulderID = "x" }, "event 3"},
 		"another's begin": {func(x *Export) { x.Events[0].Body = boulder.Created{} }, "event 1"},
-		"no begin":        {func(x *Export) { x.Events[0].Body = boulder.TakenUp{} }, "there is no boulder yet"},
+		"no begin":        {func(x *Export) { x.Events[0].Body = boulder.Resumed{} }, "there is no boulder yet"},
 		"two beginnings":  {func(x *Export) { x.Events[1].Body = x.Events[0].Body }, "event 2"},
 		"empty event":     {func(x *Export) { x.Events[1].Body = nil }, "event 2"},
 	} {
@@ -190,11 +190,11 @@ func TestReadExportRefuses(t *testing.T) {
 		"{":                                  "not JSON",
 		"{}":                                 "comes from another program",
 		"[]":                                 "not JSON",
-		`{"manager_export":1}`:               "version 1, and this manager reads version 2",
-		`{"manager_export":2,"boulders":[]}`: `unknown field "boulders"`,
-		`{"manager_export":2,"events":[{}]}`: "unknown event type",
-		`{"manager_export":2} {}`:            "not JSON",
-		`{"manager_export":2,"events":[3]}`:  "cannot unmarshal number",
+		`{"manager_export":2}`:               "version 2, and this manager reads version 3",
+		`{"manager_export":3,"boulders":[]}`: `unknown field "boulders"`,
+		`{"manager_export":3,"events":[{}]}`: "unknown event type",
+		`{"manager_export":3} {}`:            "not JSON",
+		`{"manager_export":3,"events":[3]}`:  "cannot unmarshal number",
 	} {
 		if _, err := ReadExport(strings.NewReader(text)); !errors.Is(err, ErrBadExport) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, which does not say %q", text, err, says)

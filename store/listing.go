@@ -36,7 +36,7 @@ func itemOf(b *boulder.Boulder) Item {
 	return Item{
 		BoulderID: b.ID, Task: text.Cut(b.Task, maxListed), Status: b.Status, Reason: b.Reason, Tally: b.Tally,
 		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt, Asks: b.Asks(),
-		Raised: b.Raised,
+		Raised: b.BlockersRaised,
 	}
 }
 

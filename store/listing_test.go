@@ -44,7 +44,7 @@ func TestActive(t *testing.T) {
 	expect("begun last, though dated earlier", "old")
 	apply(fresh, boulder.StatusChanged{Status: boulder.Paused})
 	expect("another one changed without being taken up", "old")
-	apply(fresh, boulder.TakenUp{})
+	apply(fresh, boulder.Resumed{})
 	expect("taken up", "new")
 	apply(fresh, boulder.StatusChanged{Status: boulder.Cancelled})
 	expect("over", "new")

@@ -30,7 +30,7 @@ import (
 //	    <boulder id>                boulder.Snapshot; absent while the log is short
 //
 // The log is the truth and append-only. Everything else is derived from it, to be read faster.
-const schemaVersion = 4
+const schemaVersion = 5
 
 var (
 	bucketMeta      = []byte("meta")

@@ -85,7 +85,7 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 			}
 			e.Behind += size
 			switch body := event.Body.(type) {
-			case boulder.Created, boulder.TakenUp:
+			case boulder.Created, boulder.Resumed:
 				if !imported {
 					err = tx.Bucket(bucketMeta).Put(keyActive, []byte(id))
 				}

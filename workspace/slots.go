@@ -198,7 +198,7 @@ func (s *Slots) merge(ctx context.Context, ours, theirs string) (m merged, err e
 	return m, nil
 }
 
-// apply merges the change of a commit, relative to its parent, into another commit on any line.
+// apply merges the change of a commit, relative to its parent, into another commit on any trunk.
 func (s *Slots) apply(ctx context.Context, onto, change string) (merged, error) {
 	parent, err := s.project.git.line(ctx, "rev-parse", "--verify", change+"^")
 	if err == nil && parent != onto {

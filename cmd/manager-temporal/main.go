@@ -77,32 +77,32 @@ func (s *server) check(cmd *cobra.Command) error {
 
 // connection is a project with a client of the server. remote is nil if all workers share one directory.
 type connection struct {
-	*project.Project
-	client client.Client
-	remote *gitremote.Remote
-	parts  orchestrator.Config
+	project *project.Project
+	client  client.Client
+	remote  *gitremote.Remote
+	parts   orchestrator.Config
 }
 
 // connect opens the project and connects to the server. The caller closes the client.
 func (s *server) connect(ctx context.Context, open connect) (c connection, err error) {
-	if c.Project, err = open(ctx); err != nil {
+	if c.project, err = open(ctx); err != nil {
 		return c, err
 	}
-	queue := c.Dir()
-	slots := executor.Slots(c.Slots())
+	queue := c.project.Dir()
+	slots := executor.Slots(c.project.Slots())
 	if s.remote != "" {
-		if queue, err = sharedName(ctx, c.Dir(), s.remote); err != nil {
+		if queue, err = sharedName(ctx, c.project.Dir(), s.remote); err != nil {
 			return c, err
 		}
-		c.remote = &gitremote.Remote{URL: s.remote, Clone: c.Slots().Slots}
+		c.remote = &gitremote.Remote{URL: s.remote, Clone: c.project.Slots().Slots}
 		if _, err := c.remote.Boulders(ctx); err != nil {
 			return c, fmt.Errorf("--git-remote %s: %w", s.remote, err)
 		}
 		slots = &gitremote.Slots{Slots: slots, Remote: c.remote}
 	}
 	s.queue = cmp.Or(s.queue, "manager:"+queue)
-	if c.parts, err = c.Parts(slots); err == nil {
-		c.client, err = s.dial(ctx, c.Logger())
+	if c.parts, err = c.project.Parts(slots); err == nil {
+		c.client, err = s.dial(ctx, c.project.Logger())
 	}
 	return c, err
 }
@@ -132,7 +132,7 @@ func (c connection) sweep(ctx context.Context) {
 	if c.remote == nil {
 		return
 	}
-	own, err := c.Read(ctx)
+	own, err := c.project.Read(ctx)
 	if err == nil {
 		defer own.Close()
 		err = c.remote.Sweep(ctx, func(id string) bool {
@@ -141,16 +141,16 @@ func (c connection) sweep(ctx context.Context) {
 		})
 	}
 	if err != nil {
-		c.Logger().Warn("what is over was not removed", "error", err)
+		c.project.Logger().Warn("what is over was not removed", "error", err)
 	}
 }
 
 // works returns nil if OpenCode answers, if need be after a restart. It retries for 5 s: a death is noticed late.
 func (c connection) works(ctx context.Context) error {
 	for begun := time.Now(); ; {
-		oc, err := c.Client(ctx)
+		oc, err := c.project.Client(ctx)
 		if err == nil {
-			if _, err = oc.In(c.Dir()).Agents(ctx); err != nil && ctx.Err() == nil && time.Since(begun) < 5*time.Second {
+			if _, err = oc.In(c.project.Dir()).Agents(ctx); err != nil && ctx.Err() == nil && time.Since(begun) < 5*time.Second {
 				<-time.After(time.Second)
 				continue
 			}
@@ -206,18 +206,18 @@ worker.`,
 				return err
 			}
 			defer c.client.Close()
-			if _, err := store.EnsureDir(c.Dir()); err != nil {
+			if _, err := store.EnsureDir(c.project.Dir()); err != nil {
 				return err
 			}
 			parts := worker.Parts{
-				Planner: c.parts.Planner, Judge: c.parts.Judge, Runner: c.parts.Runner, Project: c.Dir(),
+				Planner: c.parts.Planner, Judge: c.parts.Judge, Runner: c.parts.Runner, Project: c.project.Dir(),
 			}
 			if c.remote != nil {
 				host, _ := os.Hostname()
-				parts.Host, parts.Publish = host+":"+c.Dir(), c.remote.Publish
+				parts.Host, parts.Publish = host+":"+c.project.Dir(), c.remote.Publish
 				c.sweep(ctx)
 			}
-			if _, err := c.Client(ctx); err != nil { // a worker without OpenCode must not take work
+			if _, err := c.project.Client(ctx); err != nil { // a worker without OpenCode must not take work
 				return err
 			}
 			working, end := context.WithCancelCause(ctx)
@@ -233,7 +233,7 @@ worker.`,
 			if err := w.Start(); err != nil {
 				return err
 			}
-			cmd.PrintErrf("Working for %s (task queue %s).\n", c.Dir(), s.queue)
+			cmd.PrintErrf("Working for %s (task queue %s).\n", c.project.Dir(), s.queue)
 			for working.Err() == nil {
 				select {
 				case <-time.After(time.Hour):
@@ -275,17 +275,17 @@ copies the logs from there. All commands that look or steer work as with a serve
 				return err
 			}
 			defer c.client.Close()
-			st, err := c.Hold(ctx, true)
+			st, err := c.project.Hold(ctx, true)
 			if err != nil {
 				return err
 			}
 			defer st.Release()
-			cmd.PrintErrf("Handing boulders of %s to Temporal (task queue %s).\n", c.Dir(), s.queue)
+			cmd.PrintErrf("Handing boulders of %s to Temporal (task queue %s).\n", c.project.Dir(), s.queue)
 			return st.ServeElsewhere(ctx, &gateway.Gateway{
-				Client: c.client, Queue: s.queue, DB: st.DB, Complete: c.Complete, Remote: c.remote,
+				Client: c.client, Queue: s.queue, DB: st.DB, Complete: c.project.Complete, Remote: c.remote,
 				Input: flow.Input{
 					Checks:  true,
-					Project: c.Dir(), Limits: *c.parts.Limits, Heartbeat: heartbeat, Diverted: c.Config().Blockers.Enabled,
+					Project: c.project.Dir(), Limits: *c.parts.Limits, Heartbeat: heartbeat, Diverted: c.project.Config().Blockers.Enabled,
 					Diversion: c.parts.Diversion(boulder.Boulder{Settings: boulder.Settings{Diverted: true}}),
 				},
 			})

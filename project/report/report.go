@@ -58,12 +58,12 @@ type Report struct {
 	WorkedMS int64           `json:"worked_ms"` // wall clock without pauses
 	Budget   *boulder.Budget `json:"budget"`    // of the run; null: none
 
-	Limited  []Limit   `json:"limited,omitempty"`
-	Next     []Step    `json:"next"`              // what to do now, in this order
-	Blockers []Blocker `json:"blockers"`          // sorted by [SortBlockers]
-	SubTasks []SubTask `json:"sub_tasks"`         // in plan order, without superseded ones
-	Files    []string  `json:"files"`             // that sub-tasks changed, relative to the project, sorted
-	Results  *Results  `json:"results,omitempty"` // of an isolated boulder; absent if there are none
+	Limited  []Limit    `json:"limited,omitempty"`
+	Next     []NextStep `json:"next"`              // what to do now, in this order
+	Blockers []Blocker  `json:"blockers"`          // sorted by [SortBlockers]
+	SubTasks []SubTask  `json:"sub_tasks"`         // in plan order, without superseded ones
+	Files    []string   `json:"files"`             // that sub-tasks changed, relative to the project, sorted
+	Results  *Results   `json:"results,omitempty"` // of an isolated boulder; absent if there are none
 
 	written string          // Answer, if a model wrote it
 	zone    *time.Location  // of the times that people read: that of Input.Now
@@ -100,10 +100,10 @@ type Results struct {
 	Landed *boulder.Landed `json:"landed"` // null: not yet
 }
 
-// resultsOf returns the results of a boulder, or nil. If the landed tree is not that of the line, it was made without
+// resultsOf returns the results of a boulder, or nil. If the landed tree is not that of the trunk, it was made without
 // the user's uncommitted files, and all gates ran on it again.
 func resultsOf(in *Input) *Results {
-	l := &in.Boulder.Line
+	l := &in.Boulder.Trunk
 	if l.Tip == l.Base {
 		return nil
 	}
@@ -182,19 +182,19 @@ func (r *Report) Awaited() []Blocker {
 	return slices.DeleteFunc(slices.Clone(r.Blockers), func(b Blocker) bool { return !b.Awaited })
 }
 
-// Step is a command that the user can run next.
-type Step struct {
+// NextStep is a command that the user can run next.
+type NextStep struct {
 	Command string `json:"command"` // ready to type
 	Why     string `json:"why"`
 }
 
-// subTasksShown is how many sub-tasks get a [Step] of a kind.
+// subTasksShown is how many sub-tasks get a [NextStep] of a kind.
 const subTasksShown = 3
 
-func (r *Report) next() []Step {
-	steps := []Step{}
+func (r *Report) next() []NextStep {
+	steps := []NextStep{}
 	add := func(why, command string, args ...any) {
-		steps = append(steps, Step{fmt.Sprintf(command, args...), why})
+		steps = append(steps, NextStep{fmt.Sprintf(command, args...), why})
 	}
 	if n := len(r.Awaited()); n > 0 {
 		add("answer what is waited for: "+text.Plural(n, "question"), "manager blockers clarify")
@@ -293,11 +293,11 @@ func (r *Report) Choices() string {
 }
 
 // Resumed returns the command that continues a boulder.
-func (r *Report) Resumed() Step {
-	step := Step{"manager resume " + r.BoulderID, "continue where it stopped"}
+func (r *Report) Resumed() NextStep {
+	step := NextStep{"manager resume " + r.BoulderID, "continue where it stopped"}
 	switch {
 	case r.away != "" && !r.Status.Terminal():
-		return Step{"manager-" + r.away + " gateway", "reach it: this is a copy of what runs on " + r.away}
+		return NextStep{"manager-" + r.away + " gateway", "reach it: this is a copy of what runs on " + r.away}
 	case r.Status == boulder.AwaitingApproval:
 		step.Why = "look at the plan, and have it run"
 	case r.Status == boulder.Planning:
@@ -349,17 +349,17 @@ func (r *Report) Spent() bool {
 
 // retried returns the retry commands for sub-tasks that failed or were cancelled, and for those parked because of what
 // no agent can mend, such as a missing program of a gate. Other steps cover answers, budgets and turns.
-func (r *Report) retried() []Step {
-	var over, mended []Step
+func (r *Report) retried() []NextStep {
+	var over, mended []NextStep
 	for _, s := range r.SubTasks {
 		command := fmt.Sprintf("manager retry %s -b %s", s.ID, r.BoulderID)
 		switch t := s.task; {
 		case s.Status == boulder.SubTaskFailed:
-			over = append(over, Step{command, "have it tried again in a fresh session: it failed"})
+			over = append(over, NextStep{command, "have it tried again in a fresh session: it failed"})
 		case s.Status == boulder.SubTaskCancelled:
-			over = append(over, Step{command, "have it tried again in a fresh session: it was cancelled"})
+			over = append(over, NextStep{command, "have it tried again in a fresh session: it was cancelled"})
 		case t.Parked && !t.AtLimit && len(t.AwaitedBy(t.Attempts)) == 0 && s.raise() == "":
-			mended = append(mended, Step{command, "when this is mended: " + text.Clip(t.Reason, 160)})
+			mended = append(mended, NextStep{command, "when this is mended: " + text.Clip(t.Reason, 160)})
 		}
 	}
 	return append(over[:min(len(over), subTasksShown)], mended[:min(len(mended), subTasksShown)]...)

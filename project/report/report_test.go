@@ -152,7 +152,7 @@ func TestResults(t *testing.T) {
 		{ID: "f", Status: boulder.SubTaskFailed, Gates: []string{"f"}},
 	}}
 	in.Boulder.ID, in.Boulder.Status, in.Boulder.IntegrationGates = "01k3", boulder.Failed, []string{"all"}
-	l := &in.Boulder.Line
+	l := &in.Boulder.Trunk
 	if r := report.New(in); r.Results != nil {
 		t.Errorf("in place: %+v", r.Results)
 	}

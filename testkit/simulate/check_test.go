@@ -30,7 +30,7 @@ func (w *world) committed(p *process, events []boulder.Event) {
 		}
 		w.checkEvent(p, e)
 		if w.sc.isolated {
-			w.checkLine(e)
+			w.checkTrunk(e)
 		}
 		if err := w.disk.Replay(e); err != nil {
 			w.violate("what is stored agrees with itself", "the disk's state refuses %T: %v", e.Body, err)
@@ -70,7 +70,7 @@ func (w *world) checkFinal(e boulder.Event) {
 			fits = old == boulder.SubTaskCompleted && slices.Contains(slices.Concat(b.SubTasks, b.Perhaps, b.Moved), t.ID)
 			if fits {
 				delete(w.done, t.ID)
-				delete(w.judged, w.disk.First(t).ID)
+				delete(w.judged, w.disk.Origin(t).ID)
 			}
 		case boulder.SubTaskDone:
 			fits = b.SubTaskID == t.ID && b.ByUser && t.Status == boulder.SubTaskSkipped &&
@@ -89,7 +89,7 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 	}
 	switch b := e.Body.(type) {
 	case boulder.Starting:
-		w.stands = w.disk.SubTask(b.SubTaskID).Standing == boulder.StandingKept
+		w.stands = w.disk.SubTask(b.SubTaskID).Reuse == boulder.ReuseKept
 		w.checkQueue(b.AttemptRef)
 		w.checkBudget(e)
 		if !w.stands { // else no prompt is sent
@@ -108,8 +108,8 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 			w.violate("attempts and budgets are within bounds", "turn %d of %v begins, %d are allowed",
 				b.Turn, b.AttemptRef, w.sc.limits.Evaluations)
 		}
-	case boulder.Judged: // replacements share their line's count, which the user's retry resets
-		line := w.disk.First(w.disk.SubTask(b.SubTaskID)).ID
+	case boulder.Judged: // replacements share the count of their chain, which the user's retry resets
+		line := w.disk.Origin(w.disk.SubTask(b.SubTaskID)).ID
 		if w.judged[line]++; w.judged[line] > w.sc.limits.EvaluationsTotal {
 			w.violate("attempts and budgets are within bounds", "%d judged turns of %s and what replaces it, %d are allowed",
 				w.judged[line], line, w.sc.limits.EvaluationsTotal)
@@ -118,7 +118,7 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 			w.seen["the last judged turn"]++
 		}
 	case boulder.Reopened:
-		delete(w.judged, w.disk.First(w.disk.SubTask(b.SubTaskID)).ID)
+		delete(w.judged, w.disk.Origin(w.disk.SubTask(b.SubTaskID)).ID)
 	case boulder.ReplanStarted:
 		if len(b.Missing) > 0 {
 			if w.extensions++; w.extensions > w.sc.limits.Extensions || b.Number != w.extensions {
@@ -236,10 +236,10 @@ func (w *world) checkLimits(e boulder.Event, id string) {
 
 // lastTurns reports whether a line's unjudged turns may be the last that it gets.
 func (w *world) lastTurns(t *boulder.SubTask) bool {
-	first := w.disk.First(t)
+	first := w.disk.Origin(t)
 	n := first.Judged
 	for _, o := range w.disk.Live() {
-		if w.disk.First(o.SubTask) == first && o.Turn.Verdict == nil {
+		if w.disk.Origin(o.SubTask) == first && o.Turn.Verdict == nil {
 			n++
 		}
 	}
@@ -281,7 +281,7 @@ func (w *world) heldByReplan() map[string]bool {
 			ids[id] = true
 		}
 	}
-	for _, wish := range w.disk.Boulder.Wanted {
+	for _, wish := range w.disk.Boulder.ReplansWanted {
 		for _, id := range w.disk.Remainder(wish.SubTaskID) {
 			ids[id] = true
 		}
@@ -305,7 +305,7 @@ func provider(model string) string {
 }
 
 // checkQueue: within a model, higher priority starts first, then the longest wait. Exceptions: sub-tasks that wait for
-// others that write the same files or may take their line's last turns; those that a replan is about to replace; and
+// others that write the same files or may take the last turns of their chain; those that a replan is about to replace; and
 // those queued by the same commit, because the slot was given before.
 func (w *world) checkQueue(ref boulder.AttemptRef) {
 	o := w.disk.Open(ref.SubTaskID)

@@ -21,7 +21,7 @@ type ending struct {
 
 func (w *world) ending() ending {
 	b := w.disk.Boulder
-	e := ending{Status: b.Status, Replans: b.Replans, Tip: w.repo.files(b.Line.Tip)}
+	e := ending{Status: b.Status, Replans: b.Replans, Tip: w.repo.files(b.Trunk.Tip)}
 	for _, t := range w.disk.SubTasks {
 		hard := 0
 		for _, b := range t.Blockers {

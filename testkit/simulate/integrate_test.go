@@ -83,7 +83,7 @@ type integration struct {
 
 // Integrate implements orchestrator.Integrator.
 func (p isolated) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
-	now, l := what.Line.Integrating, what.Line
+	now, l := what.Trunk.Integrating, what.Trunk
 	i := integration{p.process, what, throw(p.w.sc.seed, "integrates", now.AttemptRef, len(what.SubTask.Conflicts), p.number), report}
 	if err := i.moveTip(ctx, cmp.Or(l.Before, l.Tip), l.Tip); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (i *integration) moveTip(ctx context.Context, from, to string) error {
 		if i.w.sc.class == anything && !i.w.sc.calm && i.number < maxDisturbed && i.is(0.05) {
 			r.refs["tip"] = "somebody else's"
 			i.w.seen["the tip was moved"]++
-		} else if r.refs["tip"] == from && from != to && i.Line.Integrating.Tip == to {
+		} else if r.refs["tip"] == from && from != to && i.Trunk.Integrating.Tip == to {
 			i.w.seen["a crash between the event and the tip"]++
 		}
 		return r.moveTip(from, to)
@@ -148,12 +148,12 @@ func (i *integration) moveTip(ctx context.Context, from, to string) error {
 
 func (i *integration) test(ctx context.Context, tree string, f files) (gates []boulder.TreeGate, red []boulder.Gate, err error) {
 	e := i.Turn.Evidence
-	for _, command := range i.w.gatesFor(&i.SubTask, &i.Line, i.Earlier) {
-		if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && len(e.Ignored) == 0 && g != nil && g.Holds() || i.Line.Passed(command, tree) {
+	for _, command := range i.w.gatesFor(&i.SubTask, &i.Trunk, i.Earlier) {
+		if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && len(e.Ignored) == 0 && g != nil && g.Holds() || i.Trunk.Passed(command, tree) {
 			gates = append(gates, boulder.TreeGate{Command: command, Tree: tree, Passed: true, Reused: true})
 			continue
 		}
-		if _, err := i.prepare(ctx, laneIntegrate, boulder.SlotClaim{Base: i.Line.Base, From: i.Line.Integrating.Tip}); err != nil {
+		if _, err := i.prepare(ctx, laneIntegrate, boulder.SlotClaim{Base: i.Trunk.Base, From: i.Trunk.Integrating.Tip}); err != nil {
 			return nil, nil, err
 		}
 		if err := i.w.nap(ctx, laneIntegrate, i.span(time.Second, 10*time.Minute)); err != nil {
@@ -170,7 +170,7 @@ func (i *integration) test(ctx context.Context, tree string, f files) (gates []b
 		if err != nil {
 			return nil, nil, err
 		}
-		event := boulder.NewGateRun(&i.SubTask, i.Line.Integrating.Attempt, g)
+		event := boulder.NewGateRun(&i.SubTask, i.Trunk.Integrating.Attempt, g)
 		event.Tree = tree
 		if err := i.report(event); err != nil {
 			return nil, nil, err
@@ -185,7 +185,7 @@ func (i *integration) test(ctx context.Context, tree string, f files) (gates []b
 
 // flake lets a green gate be red once. It runs again on the same files only if it passed before: else red may be the truth.
 func (i *integration) flake(g *boulder.Gate) {
-	passed := i.Line.Passed(g.Command, i.Line.Tree)
+	passed := i.Trunk.Passed(g.Command, i.Trunk.Tree)
 	if alone := boulder.GateOf(i.Turn.Evidence.Gates, g.Command); alone != nil {
 		passed = alone.Holds()
 	}
@@ -198,7 +198,7 @@ func (i *integration) flake(g *boulder.Gate) {
 }
 
 // gatesFor returns the gates of the tree with a result: on a fast-forward, only the sub-task's own.
-func (w *world) gatesFor(t *boulder.SubTask, l *boulder.Line, earlier []boulder.SubTask) []string {
+func (w *world) gatesFor(t *boulder.SubTask, l *boulder.Trunk, earlier []boulder.SubTask) []string {
 	all := slices.Clone(t.Gates)
 	if t.From == l.Tip && len(t.Conflicts) == 0 {
 		return all
@@ -211,7 +211,7 @@ func (w *world) gatesFor(t *boulder.SubTask, l *boulder.Line, earlier []boulder.
 
 func (i *integration) conflict(files []string, red []boulder.Gate) error {
 	c := boulder.Conflict{
-		AttemptRef: i.Line.Integrating.AttemptRef, Files: append([]string{}, files...), With: []string{}, Red: red, Tip: i.Line.Tip,
+		AttemptRef: i.Trunk.Integrating.AttemptRef, Files: append([]string{}, files...), With: []string{}, Red: red, Tip: i.Trunk.Tip,
 	}
 	for _, t := range i.Earlier {
 		if t.Integrated != "" {
@@ -234,7 +234,7 @@ func (i *integration) conflict(files []string, red []boulder.Gate) error {
 		return err
 	}
 	_, err = i.prepare(i.gone, laneIntegrate, boulder.SlotClaim{
-		BoulderID: boulderID, Slot: i.SubTask.Slot, SubTaskID: i.SubTask.ID, Attempt: c.Attempt, Base: i.Line.Base, From: c.Tip,
+		BoulderID: boulderID, Slot: i.SubTask.Slot, SubTaskID: i.SubTask.ID, Attempt: c.Attempt, Base: i.Trunk.Base, From: c.Tip,
 	})
 	return err
 }
@@ -265,14 +265,14 @@ func (p isolated) Verify(ctx context.Context, what boulder.Verification, report 
 // checkIntegrates: the intent to integrate is stored first, and no other result is integrated meanwhile.
 func (w *world) checkIntegrates(what boulder.Integration) {
 	w.checkStopped(w.process)
-	if i := w.disk.Boulder.Line.Integrating; i == nil || *i != *what.Line.Integrating {
-		w.violate("intent before effect", "%+v is integrated, and on disk is %+v", what.Line.Integrating, i)
+	if i := w.disk.Boulder.Trunk.Integrating; i == nil || *i != *what.Trunk.Integrating {
+		w.violate("intent before effect", "%+v is integrated, and on disk is %+v", what.Trunk.Integrating, i)
 	}
 }
 
-// checkLine checks an event's effect on the line, before it is applied.
-func (w *world) checkLine(e boulder.Event) {
-	l, r := &w.disk.Boulder.Line, &w.repo
+// checkTrunk checks an event's effect on the trunk, before it is applied.
+func (w *world) checkTrunk(e boulder.Event) {
+	l, r := &w.disk.Boulder.Trunk, &w.repo
 	switch b := e.Body.(type) {
 	case boulder.Starting:
 		for _, o := range w.disk.Live() {
@@ -329,7 +329,7 @@ func (w *world) keptSlots() (n int) {
 // checkTip: the ref is where the log says, before or after its last step, unless another program moved it. In the end
 // the tip has the work of all completed sub-tasks.
 func (w *world) checkTip() {
-	l, r := &w.disk.Boulder.Line, &w.repo
+	l, r := &w.disk.Boulder.Trunk, &w.repo
 	if at := r.refs["tip"]; at != "" && at != l.Tip && at != l.Before && r.commits[at] != (commit{}) {
 		w.violate("the tip is where the log says", "it is at %s, not at %s or %s", at, l.Before, l.Tip)
 	}
@@ -360,7 +360,7 @@ func (w *world) land(dir string) {
 			w.violate("a crash leaves a database that opens", "%v", err)
 			return
 		}
-		already := w.disk.Boulder.Line.Landed != nil
+		already := w.disk.Boulder.Trunk.Landed != nil
 		p.order(landed, lanePerson, func(err error) {
 			if already && err == nil {
 				w.violate("results land once", "they landed again")

@@ -91,7 +91,7 @@ func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	said := o
 	said.Landed, said.Redone, said.Kept = nil, nil, nil // addresses would make logs differ
 	p.w.note("order %+v", said)
-	if l := p.w.disk.Boulder.Line; o.Do == boulder.OrderRedo && l.Before != "" { // as package project does
+	if l := p.w.disk.Boulder.Trunk; o.Do == boulder.OrderRedo && l.Before != "" { // as package project does
 		if err := p.w.repo.moveTip(l.Before, l.Tip); err != nil {
 			p.w.mu.Unlock()
 			return

@@ -57,8 +57,8 @@ func (s *Script) Request() orchestrator.Request {
 	return req
 }
 
-// Said is an order at a time after the start. Without Order: if the run has ended, resume it with [Script.Resume].
-type Said struct {
+// UserMessage is an order at a time after the start. Without Order: if the run has ended, resume it with [Script.Resume].
+type UserMessage struct {
 	After time.Duration
 	Order *boulder.Order
 }
@@ -67,20 +67,20 @@ type Said struct {
 const looks = 300
 
 // User returns all orders of the user, by time.
-func (s *Script) User() (all []Said) {
+func (s *Script) User() (all []UserMessage) {
 	d := throw(s.sc.seed, "user")
 	at := func(d time.Duration) time.Duration { return d.Truncate(time.Millisecond) + lanePerson }
 	if d.is(s.sc.orders) {
 		for i := range d.from(1, 6) {
-			all = append(all, Said{at(d.span(time.Second, 3*time.Hour)) + 2*time.Duration(i), new(s.order(d))})
+			all = append(all, UserMessage{at(d.span(time.Second, 3*time.Hour)) + 2*time.Duration(i), new(s.order(d))})
 		}
 	}
 	for i := range looks {
 		hour := at(time.Duration(i+1) * time.Hour)
-		all = append(all, Said{hour + 20, &boulder.Order{Do: boulder.OrderResume}}, Said{After: hour + 30})
+		all = append(all, UserMessage{hour + 20, &boulder.Order{Do: boulder.OrderResume}}, UserMessage{After: hour + 30})
 	}
-	all = append(all, Said{at((looks + 1) * time.Hour), &boulder.Order{Do: boulder.OrderCancel}})
-	slices.SortStableFunc(all, func(a, b Said) int { return cmp.Compare(a.After, b.After) })
+	all = append(all, UserMessage{at((looks + 1) * time.Hour), &boulder.Order{Do: boulder.OrderCancel}})
+	slices.SortStableFunc(all, func(a, b UserMessage) int { return cmp.Compare(a.After, b.After) })
 	return all
 }
 

@@ -71,7 +71,7 @@ func (c *census) check(t *testing.T) {
 }
 
 var bodies = []boulder.Body{
-	boulder.Created{}, boulder.Planned{}, boulder.Decomposed{}, boulder.StatusChanged{}, boulder.TakenUp{},
+	boulder.Created{}, boulder.Planned{}, boulder.Decomposed{}, boulder.StatusChanged{}, boulder.Resumed{},
 	boulder.Starting{}, boulder.SubTaskStart{}, boulder.TurnSent{}, boulder.Nudged{}, boulder.SubTaskProgress{},
 	boulder.TurnEnded{}, boulder.GateRun{}, boulder.Judged{}, boulder.Continuation{}, boulder.Retry{}, boulder.Trouble{},
 	boulder.Cooled{}, boulder.ReplanStarted{}, boulder.PlanTrouble{}, boulder.ReplanProposed{}, boulder.Replanned{}, boulder.ReplanRefused{}, boulder.RequestChecked{},

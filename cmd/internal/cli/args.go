@@ -136,8 +136,8 @@ type offers func(ctx context.Context, r project.Reader, args []string) []cobra.C
 func (a *app) completion(find offers) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var all []cobra.Completion
-		if _ = a.open(); a.Project != nil && find != nil {
-			if there, err := a.Read(cmd.Context()); err == nil {
+		if _ = a.open(); a.project != nil && find != nil {
+			if there, err := a.project.Read(cmd.Context()); err == nil {
 				defer there.Close()
 				all = find(cmd.Context(), there, args)
 			}
@@ -170,7 +170,7 @@ func (a *app) subTasks(ofArgument bool) offers {
 
 func (a *app) recorded(status boulder.BlockerStatus) offers {
 	return func(ctx context.Context, _ project.Reader, _ []string) (all []cobra.Completion) {
-		found, _ := a.ListBlockers(ctx, blockers.Filter{Status: status})
+		found, _ := a.project.ListBlockers(ctx, blockers.Filter{Status: status})
 		for _, b := range found {
 			all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
 		}

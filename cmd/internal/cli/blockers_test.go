@@ -186,7 +186,7 @@ func TestBlockersStatusOfARun(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
 	s.Play()
-	s.Apply(boulder.TakenUp{Diverted: true})
+	s.Apply(boulder.Resumed{Diverted: true})
 	project := s.store()
 	status := []string{"blockers", "status"}
 	expect(t, project, exitOK, status, "blockers off")

@@ -37,7 +37,7 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 		{[]string{"logs", "01k00001"}, exitError, "", "01k00001/1 in log"},
 		{[]string{"logs", "01k00000"}, exitOK, "created", ""},
 		{[]string{"export", "01k00001"}, exitError, "", "01k00001/1 in log"},
-		{[]string{"export", "01k00000"}, exitOK, `"manager_export": 2`, ""},
+		{[]string{"export", "01k00000"}, exitOK, `"manager_export": 3`, ""},
 		{[]string{"archive", "01k00001"}, exitOK, "Archived 01k00001", ""}, // its snapshot is intact
 		{[]string{"archive", "01k00000"}, exitOK, "Archived 01k00000", ""},
 	} {
@@ -73,10 +73,10 @@ func TestUnreadableBoulderHarmsNoOther(t *testing.T) {
 	})
 	expect(t, project, exitError, []string{"show", "01k00001"}, "in log")
 	a, _, _ := testApp(t, project)
-	if err := a.Connect(t.Context()); err != nil {
+	if err := a.project.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	st, err := a.Hold(t.Context(), false)
+	st, err := a.project.Hold(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func walk(t *testing.T, project, order string, then func(n int), typed ...string
 func statusOf(t *testing.T, project string) map[string]string {
 	t.Helper()
 	a, _, _ := testApp(t, project)
-	all, err := a.ListBlockers(t.Context(), blockers.Filter{})
+	all, err := a.project.ListBlockers(t.Context(), blockers.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestAnswerToOneOfTwoWithAnID(t *testing.T) {
 	checkTexts(t, "the screen", []string{"manager resume 01k3sample", "manager resume 01k3import"}, nil, screen)
 	a, _, _ := testApp(t, project)
 	for ref, want := range map[string]string{"B1@01k3sample": "the release key", "B1@01k3import": "it is good"} {
-		if b, err := a.Blocker(t.Context(), ref); err != nil || b.Answer != want {
+		if b, err := a.project.Blocker(t.Context(), ref); err != nil || b.Answer != want {
 			t.Errorf("%s is answered with %q, %v", ref, b.Answer, err)
 		}
 	}

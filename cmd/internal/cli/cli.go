@@ -62,13 +62,13 @@ func (e Env) Getenv(name string) string {
 // app has what all commands share.
 type app struct {
 	Env
-	interrupts       interrupts
-	secrets          *secret.Redactor // nil: finds secrets by their form only
-	*project.Project                  // nil before open
-	openErr          error            // why the configuration cannot be used
-	view             *view.Run        // of the run; nil before it begins
-	typed            *bufio.Scanner   // input of the user; nil before the first question
-	nextLine         chan string      // set while a line is being read; closed at the end of input
+	interrupts interrupts
+	secrets    *secret.Redactor // nil: finds secrets by their form only
+	project    *project.Project // nil before open
+	openErr    error            // why the configuration cannot be used
+	view       *view.Run        // of the run; nil before it begins
+	typed      *bufio.Scanner   // input of the user; nil before the first question
+	nextLine   chan string      // set while a line is being read; closed at the end of input
 
 	json, quiet, noColor, verbose bool
 	dir, configFile               string
@@ -101,8 +101,8 @@ func Main(env Env) int {
 	root.SetIn(env.Stdin)
 	err := func() error {
 		defer func() { // after a panic, too
-			if a.Project != nil {
-				a.Project.Close()
+			if a.project != nil {
+				a.project.Close()
 			}
 		}()
 		return root.ExecuteContext(ctx)
@@ -172,7 +172,7 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newLandCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(), a.newReplayCmd(),
 		a.newMCPCmd(), a.newSchemaCmd(), a.newInitCmd(), a.newConfigCmd(), a.newValidateCmd(), a.newVersionCmd())
 	if a.Extend != nil {
-		group("Other machines", a.Extend(func(ctx context.Context) (*project.Project, error) { return a.Project, a.connect(ctx) })...)
+		group("Other machines", a.Extend(func(ctx context.Context) (*project.Project, error) { return a.project, a.connect(ctx) })...)
 	}
 	a.deriveArgs(cmd)
 	cmd.SetHelpCommandGroupID("Manage")
@@ -209,7 +209,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	}
 	name := strings.Fields(cmd.CommandPath() + " .")[1] // the top-level command; "." for manager itself
 	strict := slices.Contains([]string{"ui", "blockers", "watch", "land", "mcp", "config", "init"}, name)
-	if err := a.open(); a.Project == nil || err != nil && strict {
+	if err := a.open(); a.project == nil || err != nil && strict {
 		return err
 	}
 	a.sweep()
@@ -218,7 +218,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 
 // sweep ends processes that a killed manager left running in this project. A failure does not stop the command.
 func (a *app) sweep() {
-	swept, err := orphan.Sweep(filepath.Join(a.Dir(), store.DirName))
+	swept, err := orphan.Sweep(filepath.Join(a.project.Dir(), store.DirName))
 	if err != nil {
 		fmt.Fprintf(a.Stderr, "manager: %s\n", text.Safe(text.Error(err)))
 	}
@@ -335,14 +335,14 @@ func exitCode(err error) int {
 // open opens the project, once. If only the configuration is invalid, it sets the project all the same, for looking at
 // it.
 func (a *app) open() error {
-	if a.Project == nil {
+	if a.project == nil {
 		o := a.opts
 		o.Config, o.Environ, o.Logger, o.Secrets = a.file(a.configFile), a.Environ, a.logger(), a.secrets
 		o.Isolation, o.Command = boulder.IsolationAuto, a.Name()+" "+strings.Join(a.Args, " ")
 		o.Note, o.Warn = func(text string) { a.note("%s", text) }, func(text string) { a.warn("%s", text) }
-		a.Project, a.openErr = project.Open(a.dir, o)
-		if a.Project != nil {
-			a.interrupts.set(&a.interrupts.kill, a.Kill)
+		a.project, a.openErr = project.Open(a.dir, o)
+		if a.project != nil {
+			a.interrupts.set(&a.interrupts.kill, a.project.Kill)
 		}
 	}
 	return a.openErr
@@ -353,10 +353,10 @@ func (a *app) connect(ctx context.Context) error {
 	if a.openErr != nil {
 		return a.openErr
 	}
-	if !sameFile(cmp.Or(a.dir, "."), a.Dir()) {
-		a.note("Working in the project above: %s", a.Dir())
+	if !sameFile(cmp.Or(a.dir, "."), a.project.Dir()) {
+		a.note("Working in the project above: %s", a.project.Dir())
 	}
-	return a.Connect(ctx)
+	return a.project.Connect(ctx)
 }
 
 func exists(path string) bool {

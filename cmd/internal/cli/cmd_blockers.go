@@ -102,10 +102,10 @@ running processes see it with the next ask.`,
 }
 
 func (a *app) runSwitch(ctx context.Context, word, session string) error {
-	if err := a.Blockers().Switch(ctx, session, switches()[word]); err != nil {
+	if err := a.project.Blockers().Switch(ctx, session, switches()[word]); err != nil {
 		return err
 	}
-	_, err := a.AskWatch(ctx, project.WatchRequest{Order: project.WatchLook})
+	_, err := a.project.AskWatch(ctx, project.WatchRequest{Order: project.WatchLook})
 	if err != nil && !errors.Is(err, project.ErrNotServed) {
 		a.warn("the process that watches sees the switch with the next event only: %v", err)
 	}
@@ -164,11 +164,11 @@ func (a *app) blockersStatus(ctx context.Context, session string, list bool) err
 func (a *app) readBlockers(ctx context.Context, session string) (
 	status *view.BlockersStatus, open []report.Blocker, unread, err error,
 ) {
-	d, scope := a.Blockers(), boulder.BlockerScope{SessionID: session}
-	all, unread := a.ListBlockers(ctx, blockers.Filter{BlockerScope: scope})
+	d, scope := a.project.Blockers(), boulder.BlockerScope{SessionID: session}
+	all, unread := a.project.ListBlockers(ctx, blockers.Filter{BlockerScope: scope})
 	s, err := d.Status(ctx)
-	if there, readErr := a.Read(ctx); readErr == nil {
-		s, err = a.BlockersStatus(ctx, there)
+	if there, readErr := a.project.Read(ctx); readErr == nil {
+		s, err = a.project.BlockersStatus(ctx, there)
 		there.Close()
 	} else if err == nil { // the switches can be read
 		s.Trouble = readErr.Error()
@@ -199,8 +199,8 @@ func (a *app) readBlockers(ctx context.Context, session string) (
 // divertedNow returns the running boulders that were started with --blockers, and whether a watch was. Processes that
 // do not answer are starting or ending, and do not count.
 func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
-	watching, _ := a.AskWatch(ctx, project.WatchRequest{})
-	if there, err := a.Read(ctx); err == nil {
+	watching, _ := a.project.AskWatch(ctx, project.WatchRequest{})
+	if there, err := a.project.Read(ctx); err == nil {
 		defer there.Close()
 		if there.Holder != nil {
 			ids = slices.DeleteFunc(there.Holder.Running, func(id string) bool {
@@ -213,7 +213,7 @@ func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
 }
 
 func (a *app) warnOfSwitch() {
-	if a.blockers && !a.Blockers().On(boulder.BlockerScope{Diverted: true}) {
+	if a.blockers && !a.project.Blockers().On(boulder.BlockerScope{Diverted: true}) {
 		a.warn("--blockers changes nothing: `manager blockers off` is set for this project, and overrides it. Clear that" +
 			" with: manager blockers unset")
 	}
@@ -240,7 +240,7 @@ func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, e
 	if _, numbered := subTaskPlace(f.SubTaskID); o.boulder == "" && !numbered {
 		return f, nil
 	}
-	d, err := a.Snapshot(ctx, o.boulder)
+	d, err := a.project.Snapshot(ctx, o.boulder)
 	if f.BoulderID = d.Boulder.ID; d.Boulder.ID != "" && f.SubTaskID != "" {
 		t, findErr := findSubTask(d, f.SubTaskID)
 		if err = cmp.Or(err, findErr); t != nil {
@@ -255,7 +255,7 @@ func (a *app) listBlockers(ctx context.Context, o *blockerOptions) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.ListBlockers(ctx, f)
+	all, err := a.project.ListBlockers(ctx, f)
 	shown := slices.DeleteFunc(slices.Clone(all), func(b report.Blocker) bool {
 		return o.Status == "" && !o.all && (b.Standing == blockers.Moot || b.Standing == blockers.Over)
 	})
@@ -319,11 +319,11 @@ func (a *app) showBlocker(ctx context.Context, id string) error {
 
 // findBlocker reads a blocker by its id. If there is none, the error suggests a similar id.
 func (a *app) findBlocker(ctx context.Context, id string) (report.Blocker, error) {
-	b, err := a.Blocker(ctx, id)
+	b, err := a.project.Blocker(ctx, id)
 	if !errors.Is(err, blockers.ErrNotFound) {
 		return b, err
 	}
-	all, err := a.ListBlockers(ctx, blockers.Filter{})
+	all, err := a.project.ListBlockers(ctx, blockers.Filter{})
 	var ids []string
 	for _, b := range all {
 		ids = append(ids, b.ID)
@@ -352,7 +352,7 @@ func (a *app) exportBlockers(ctx context.Context, o *blockerOptions) error {
 	if err != nil {
 		return err
 	}
-	found, unread := a.ListBlockers(ctx, f)
+	found, unread := a.project.ListBlockers(ctx, f)
 	if unread != nil && (len(found) == 0 || o.output != "") {
 		return unread
 	}

@@ -63,7 +63,7 @@ func (a *app) runAnswer(ctx context.Context, id string, s blockers.Settlement) e
 	case a.json:
 		err = errors.Join(a.printJSON(answered), err)
 	default:
-		a.on(a.Stdout).Say(view.Settled(answered, time.Now()))
+		a.on(a.Stdout).Say(view.SettledBlocker(answered, time.Now()))
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func (a *app) settle(ctx context.Context, id string, s blockers.Settlement) (*pr
 	if err != nil {
 		return nil, err
 	}
-	return a.Settle(ctx, &item, s)
+	return a.project.SettleBlocker(ctx, &item, s)
 }
 
 func (a *app) newBlockersClarifyCmd() *cobra.Command {
@@ -122,7 +122,7 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 	seen, resume := map[string]bool{}, []string{}
 	for leave := false; !leave; {
 		var open []report.Blocker
-		open, err = a.ListBlockers(ctx, f)
+		open, err = a.project.ListBlockers(ctx, f)
 		open = slices.DeleteFunc(view.WithoutMoot(open), func(b report.Blocker) bool { return seen[b.Ref()] })
 		if len(open) == 0 {
 			break
@@ -141,7 +141,7 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 		err = nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	all, listErr := a.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending}) // not only those that match f
+	all, listErr := a.project.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending}) // not only those that match f
 	left := view.WaitingOf(all)
 	v.Say("")
 	switch {
@@ -185,7 +185,7 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *report.Blocker, 
 			answered, err = a.settle(ctx, item.Ref(), *s)
 		}
 		if answered != nil {
-			v.Say(v.Green("✓ ") + view.Settled(answered, time.Now()))
+			v.Say(v.Green("✓ ") + view.SettledBlocker(answered, time.Now()))
 		}
 		if err != nil {
 			v.Say(v.Yellow(text.OneLine(err.Error())))
@@ -193,7 +193,7 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *report.Blocker, 
 		if answered != nil && a.json {
 			return answered, a.printJSON(answered)
 		}
-		if now, err := a.Blocker(ctx, item.Ref()); answered != nil || err == nil && now.Status.Settled() { // also by another process
+		if now, err := a.project.Blocker(ctx, item.Ref()); answered != nil || err == nil && now.Status.Settled() { // also by another process
 			return answered, nil
 		}
 	}

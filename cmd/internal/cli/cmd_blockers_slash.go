@@ -56,7 +56,7 @@ type slashChange struct {
 
 func (a *app) runSlashFile(install, global bool) error {
 	var err error
-	root, base, below, program := a.Dir(), a.Dir(), ".opencode", ""
+	root, base, below, program := a.project.Dir(), a.project.Dir(), ".opencode", ""
 	if global {
 		if base = project.ConfigHome(a.Getenv); base == "" {
 			return usagef("neither HOME nor XDG_CONFIG_HOME is set, so that OpenCode's configuration cannot be found")
@@ -210,7 +210,7 @@ var sessionWords = []string{"status", "on", "off", "unset"}
 // sayToWatch asks the watch to find the session in which a word was typed, see [project.WatchTyped].
 func (a *app) sayToWatch(ctx context.Context, word string) error {
 	token := rand.Text()
-	report, err := a.AskWatch(ctx, project.WatchRequest{Order: project.WatchTyped, Token: token, Word: word})
+	report, err := a.project.AskWatch(ctx, project.WatchRequest{Order: project.WatchTyped, Token: token, Word: word})
 	o := a.on(a.Stdout)
 	switch {
 	case errors.Is(err, project.ErrNotServed) && word == "status":
@@ -234,7 +234,7 @@ func (a *app) sayToWatch(ctx context.Context, word string) error {
 func (a *app) doTyped(ctx context.Context, session, word string, begunWith bool) string {
 	var err error
 	if set, ok := switches()[word]; ok {
-		err = a.Blockers().Switch(ctx, session, set)
+		err = a.project.Blockers().Switch(ctx, session, set)
 	}
 	var report *view.BlockersStatus
 	if err == nil {
@@ -333,7 +333,7 @@ func slashWords(typed string) ([]string, error) {
 // clarifyByAgent prints instructions for an agent to ask the user about each open blocker. Quoted text comes from other
 // agents, so every line of it is indented, to tell it from our instructions.
 func (a *app) clarifyByAgent(ctx context.Context) error {
-	waiting, err := a.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	waiting, err := a.project.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	if err != nil {
 		return err
 	}
@@ -345,7 +345,7 @@ func (a *app) clarifyByAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	call := shellCall(program, a.Dir()) + " blockers"
+	call := shellCall(program, a.project.Dir()) + " blockers"
 	fmt.Fprintf(a.Stdout, `CLARIFY
 %s. Ask the user about them with the question tool: one at a time, in this order, and only with what is said here. Offer
 the options where there are some; the user may also answer in words of their own.

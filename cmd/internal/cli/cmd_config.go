@@ -26,7 +26,7 @@ func (a *app) newConfigCmd() *cobra.Command {
 values are left out.`,
 		Example: `  manager config show --origin`,
 		RunE: func(*cobra.Command, []string) error {
-			return a.show(&configReport{"config", a.Config().Entries(), origin})
+			return a.show(&configReport{"config", a.project.Config().Entries(), origin})
 		},
 	}
 	shown.Flags().BoolVar(&origin, "origin", false, "with the file and the line that each value comes from")
@@ -59,7 +59,7 @@ func (a *app) newInitCmd() *cobra.Command {
 .manager: share the file with ` + "`git add -f`" + `. Prints a paragraph for AGENTS.md that tells agents what manager expects of them.`,
 		Example: `  manager init >> AGENTS.md`,
 		RunE: func(*cobra.Command, []string) error {
-			path, err := a.Init()
+			path, err := a.project.Init()
 			if errors.Is(err, fs.ErrExist) {
 				return usagef("there is a configuration already: %s; see `manager config show`", a.pretty(path))
 			}
@@ -82,8 +82,8 @@ place. Nothing is run, and no model is asked.
 
 Exit codes: 0 both can be used · 2 something is wrong.`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			r := &validReport{Type: "validate", Problems: []yamlfile.Problem{}, Warnings: append([]yamlfile.Problem{}, a.ConfigWarnings()...)}
-			path, planErr := a.PlanPath(), error(nil)
+			r := &validReport{Type: "validate", Problems: []yamlfile.Problem{}, Warnings: append([]yamlfile.Problem{}, a.project.ConfigWarnings()...)}
+			path, planErr := a.project.PlanPath(), error(nil)
 			if len(args) > 0 {
 				path = a.file(args[0])
 			}
@@ -116,7 +116,7 @@ func (a *app) checkPlan(path string, r *validReport) error {
 	if err != nil {
 		return err
 	}
-	plan, warnings, err := a.CheckPlan(path, data)
+	plan, warnings, err := a.project.CheckPlan(path, data)
 	if err == nil {
 		r.Plan, r.SubTasks, r.Warnings = a.pretty(path), len(plan.SubTasks), append(r.Warnings, warnings...)
 	}

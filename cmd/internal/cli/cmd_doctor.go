@@ -116,7 +116,7 @@ func (d *doctor) config(context.Context) (detail, do string, err error) {
 		return "", "correct the file; the keys are described in docs/cli.md", d.openErr
 	}
 	var files []string
-	for _, path := range d.ConfigPaths() {
+	for _, path := range d.project.ConfigPaths() {
 		if exists(path) {
 			files = append(files, d.pretty(path))
 		}
@@ -129,11 +129,11 @@ func (d *doctor) config(context.Context) (detail, do string, err error) {
 
 // environment lists the variables that OpenCode and commands get, if the configuration limits them.
 func (d *doctor) environment(context.Context) (detail, do string, err error) {
-	if d.Config().Environment == nil {
+	if d.project.Config().Environment == nil {
 		return "", "", nil
 	}
 	var names []string
-	for _, entry := range d.AgentEnv() {
+	for _, entry := range d.project.AgentEnv() {
 		name, _, _ := strings.Cut(entry, "=")
 		names = append(names, name)
 	}
@@ -148,7 +148,7 @@ func (d *doctor) environment(context.Context) (detail, do string, err error) {
 }
 
 func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
-	w, err := workspace.Open(ctx, d.Dir())
+	w, err := workspace.Open(ctx, d.project.Dir())
 	switch {
 	case err != nil:
 		return "", "", err
@@ -182,10 +182,10 @@ func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 
 // state checks that the state can be written, without leaving anything behind.
 func (d *doctor) state(context.Context) (detail, do string, err error) {
-	where := filepath.Join(d.Dir(), store.DirName)
+	where := filepath.Join(d.project.Dir(), store.DirName)
 	switch info, err := os.Lstat(where); {
 	case errors.Is(err, fs.ErrNotExist):
-		where = d.Dir()
+		where = d.project.Dir()
 	case err == nil && !info.IsDir():
 		return "", "move it away", fmt.Errorf("%s is a link or a file and not a directory", where)
 	}
@@ -200,7 +200,7 @@ func (d *doctor) state(context.Context) (detail, do string, err error) {
 }
 
 func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
-	there, err := d.Read(ctx)
+	there, err := d.project.Read(ctx)
 	switch {
 	case errors.Is(err, store.ErrHeld):
 		return "", "wait a moment, or find that process and end it", err
@@ -234,40 +234,40 @@ func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
 	if err != nil {
 		return detail, "the other boulders are not affected; keep a copy of " + store.DirName + " and report this", err
 	}
-	_, err = d.Blockers().List(ctx, blockers.Filter{})
+	_, err = d.project.Blockers().List(ctx, blockers.Filter{})
 	return detail, do, err
 }
 
 // openCode starts a server, which finds more problems than a look at the binary.
 func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
-	if err := d.ConnectOpenCode(ctx); err != nil {
+	if err := d.project.ConnectOpenCode(ctx); err != nil {
 		return "", "", err
 	}
-	d.Warm() // boots in parallel with the version check
+	d.project.Warm() // boots in parallel with the version check
 	const again = "afterwards run `manager doctor` again; --opencode PATH names another OpenCode"
-	version, err := opencode.Version(ctx, d.Binary())
+	version, err := opencode.Version(ctx, d.project.Binary())
 	if err == nil {
 		err = opencode.CheckVersion(version)
 	}
 	if err != nil {
 		return "", again, err
 	}
-	client, err := d.Client(ctx)
+	client, err := d.project.Client(ctx)
 	switch {
 	case errors.As(err, new(*opencode.VersionError)):
 		return "", again, err
 	case err != nil:
 		return "", "run `opencode serve` by hand to see what is wrong", err
 	}
-	d.dir = client.In(d.Dir())
-	detail = fmt.Sprintf("version %s (%s)", version, d.Binary())
+	d.dir = client.In(d.project.Dir())
+	detail = fmt.Sprintf("version %s (%s)", version, d.project.Binary())
 	switch {
 	case d.caps().Generation == 2:
 		detail += "; no release of OpenCode 2 was tried, the newest that is described is " + opencode.DescribedVersion
 	case version != opencode.TestedVersion:
 		detail += "; tested with " + opencode.TestedVersion
 	}
-	if limit := d.Config().OpenCodeMemory; limit > 0 {
+	if limit := d.project.Config().OpenCodeMemory; limit > 0 {
 		detail += fmt.Sprintf("; replaced between turns when it uses more than %d MB", limit/1e6)
 		if runtime.GOOS != "linux" {
 			do = "opencode_memory has no effect here: what a process uses is known on Linux only"
@@ -307,7 +307,7 @@ func (d *doctor) diagnostics(context.Context) (detail, do string, err error) {
 		return "", "", nil
 	}
 	detail, do, _ = strings.Cut(executor.NoDiagnostics(d.caps(), nil), "; ")
-	if lint := d.Criteria(nil).Checks.Lint; detail != "" && len(lint) > 0 {
+	if lint := d.project.Criteria(nil).Checks.Lint; detail != "" && len(lint) > 0 {
 		return detail + "; done_when: diagnostics runs " + strings.Join(lint, ", "), "", nil
 	}
 	return detail, do, nil
@@ -339,7 +339,7 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 		detail += "; none of " + strings.Join(catalogue.Missing, ", ") + ", which the configuration defines"
 	}
 	// The model of sub-tasks that name none.
-	chosen, err := d.CheckModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
+	chosen, err := d.project.CheckModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
 	switch {
 	case models == 0:
 		return "", login, errors.New("OpenCode has no model")
@@ -352,7 +352,7 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 		return detail + "; OpenCode chooses for sub-tasks that name none", "", nil
 	}
 	from := "--model or the configuration"
-	if named, _ := d.Model(); named == "" {
+	if named, _ := d.project.Model(); named == "" {
 		from = "OpenCode's configuration"
 	}
 	return fmt.Sprintf("%s; sub-tasks use %s (%s)", detail, chosen, from), "", nil
@@ -362,7 +362,7 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 func (d *doctor) keys(context.Context) (detail, do string, err error) {
 	d.key = map[string]string{}
 	var all []string
-	for _, s := range d.Sources() {
+	for _, s := range d.project.Sources() {
 		said := cmp.Or(text.If(len(s.KeyEnv) > 0, strings.Join(s.KeyEnv, " and ")+" not set"), "needs none")
 		for _, name := range slices.Backward(s.KeyEnv) { // the first set variable wins
 			if !providers.NewKey(d.Getenv(name)).IsZero() {
@@ -376,26 +376,26 @@ func (d *doctor) keys(context.Context) (detail, do string, err error) {
 
 // ledgers says which model plans and judges, and how it is reached.
 func (d *doctor) ledgers(context.Context) (detail, do string, err error) {
-	if err := d.OpenLedger(); err != nil {
+	if err := d.project.OpenLedger(); err != nil {
 		return "", "set the key of its provider, or choose another with --ledger-model", err
 	}
 	how := "through OpenCode"
-	if d.LedgerIsDirect() {
-		provider, _, _ := strings.Cut(d.Ledger(), "/")
+	if d.project.LedgerIsDirect() {
+		provider, _, _ := strings.Cut(d.project.Ledger(), "/")
 		how = text.JoinedBy(" with ", "directly", d.key[provider])
 	}
-	return fmt.Sprintf("%s plans and judges, asked %s", view.ModelName(d.Ledger()), how), "", nil
+	return fmt.Sprintf("%s plans and judges, asked %s", view.ModelName(d.project.Ledger()), how), "", nil
 }
 
 // proxies says which providers in the local network are asked through a proxy.
 func (d *doctor) proxies(ctx context.Context) (detail, do string, err error) {
-	all := d.LedgerProxied()
+	all := d.project.LedgerProxied()
 	if d.dir != nil {
 		catalogue, err := d.dir.Catalogue(ctx)
 		if err != nil {
 			return "", "", err
 		}
-		all = append(all, d.Proxied(catalogue, slices.Collect(maps.Keys(catalogue.Addresses)))...)
+		all = append(all, d.project.Proxied(catalogue, slices.Collect(maps.Keys(catalogue.Addresses)))...)
 	}
 	if len(all) > 0 {
 		do = "see NO_PROXY in docs/cli.md"
@@ -405,18 +405,18 @@ func (d *doctor) proxies(ctx context.Context) (detail, do string, err error) {
 
 // prices says whether the cost of the ledgers will be known, which providers that are called directly do not report.
 func (d *doctor) prices(context.Context) (detail, do string, err error) {
-	prices := d.Config().Prices
+	prices := d.project.Config().Prices
 	detail = cmp.Or(text.If(len(prices) > 0, text.Plural(len(prices), "price")), "none") + " configured"
-	if !d.LedgerIsDirect() {
+	if !d.project.LedgerIsDirect() {
 		return detail + "; OpenCode tells what its models cost, where it knows", "", nil
 	}
-	ref, err := providers.ParseModel(d.Ledger())
+	ref, err := providers.ParseModel(d.project.Ledger())
 	if _, known := prices.Cost(ref, boulder.Usage{Input: 1, Output: 1}); err == nil && known {
 		return fmt.Sprintf("%s, that of %s among them", detail, ref), "", nil
 	}
-	detail += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", ref.Provider, d.Ledger())
-	do = fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.Ledger())
-	if b := d.Config().Budget; b != nil && b.Cost > 0 {
+	detail += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", ref.Provider, d.project.Ledger())
+	do = fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.project.Ledger())
+	if b := d.project.Config().Budget; b != nil && b.Cost > 0 {
 		return "", do + ", or limit tokens instead", errors.New(detail + ", and a budget of cost cannot be kept")
 	}
 	return detail, do, nil
@@ -424,13 +424,13 @@ func (d *doctor) prices(context.Context) (detail, do string, err error) {
 
 // runContract is `manager doctor --contract`. Without --json it prints each case at once.
 func (a *app) runContract(ctx context.Context) error {
-	cfg := contract.Config{Binary: a.Binary(), Environ: a.Environ}
-	report := &contractReport{Type: "contract", OK: true, Server: a.Binary(), Cases: []contractCase{}}
+	cfg := contract.Config{Binary: a.project.Binary(), Environ: a.Environ}
+	report := &contractReport{Type: "contract", OK: true, Server: a.project.Binary(), Cases: []contractCase{}}
 	if a.opts.Attach != "" {
-		if err := a.ConnectOpenCode(ctx); err != nil {
+		if err := a.project.ConnectOpenCode(ctx); err != nil {
 			return err
 		}
-		client, err := a.Client(ctx)
+		client, err := a.project.Client(ctx)
 		if err != nil {
 			return err
 		}

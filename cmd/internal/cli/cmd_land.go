@@ -59,7 +59,7 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved me
 
 func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
 	if how.How == "" {
-		_, err := a.Snapshot(ctx, ref) // before anything is asked
+		_, err := a.project.Snapshot(ctx, ref) // before anything is asked
 		if err == nil {
 			how.How, err = a.askWhere(ctx)
 		}
@@ -87,12 +87,12 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	if id == "" || runErr != nil && !errors.Is(runErr, errPartial) {
 		return runErr
 	}
-	b, err := a.Snapshot(ctx, id)
+	b, err := a.project.Snapshot(ctx, id)
 	if err != nil || !b.Boulder.Unlanded() {
 		return cmp.Or(runErr, err)
 	}
 	how, own, ask := project.Land{}, false, a.interactive()
-	switch configured := a.Config().Land; configured {
+	switch configured := a.project.Config().Land; configured {
 	case "":
 		own = !ask && b.Boulder.Isolation == boulder.IsolationAuto
 		how.How = text.If(own, boulder.LandedFiles)
@@ -107,7 +107,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 		how.How = "" // the user may want to complete a partial result first
 	}
 	if how.How == "" {
-		if b, err := a.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // landed elsewhere
+		if b, err := a.project.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // landed elsewhere
 			return runErr
 		}
 		a.note("The results are integrated and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
@@ -120,7 +120,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	case err != nil:
 		a.warn("the results are kept until `manager land --files %s`: %v", id, err)
 	case a.json: // the stream of events goes on
-		r, err := project.Look(ctx, a.Project, id, a.Recent)
+		r, err := project.Look(ctx, a.project, id, a.project.Recent)
 		if err != nil {
 			return cmp.Or(runErr, err)
 		}
@@ -136,7 +136,7 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 }
 
 func (a *app) deliver(ctx context.Context, ref string, how project.Land) (project.Landing, error) {
-	landed, err := a.Land(ctx, ref, how)
+	landed, err := a.project.Land(ctx, ref, how)
 	id := landed.Of.Boulder.ID
 	switch {
 	case id == "":
@@ -224,10 +224,10 @@ type diffReport struct {
 }
 
 func (a *app) runDiff(ctx context.Context, subTask, how string) error {
-	if err := a.OpenWorkspace(ctx); err != nil {
+	if err := a.project.OpenWorkspace(ctx); err != nil {
 		return err
 	}
-	b, err := project.Look(ctx, a.Project, a.ref, a.Whole)
+	b, err := project.Look(ctx, a.project, a.ref, a.project.Whole)
 	of := &boulder.SubTask{} // an empty id means all
 	if err == nil && subTask != "" {
 		of, err = findSubTask(b.Snapshot, subTask)
@@ -244,7 +244,7 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 	}
 	var reports []diffReport
 	for _, c := range changes {
-		out, err := a.Patch(ctx, c, how)
+		out, err := a.project.Patch(ctx, c, how)
 		if err != nil {
 			return fmt.Errorf("sub-task %q of boulder %s: %w", c.SubTask.ID, b.Boulder.ID, err)
 		}

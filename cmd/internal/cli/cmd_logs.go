@@ -75,7 +75,7 @@ func sinceWhen(text string) (time.Time, error) {
 }
 
 func (a *app) runLogs(ctx context.Context, follow bool, l *logs, args []string) error {
-	there, err := a.Read(ctx)
+	there, err := a.project.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -215,12 +215,12 @@ type transcriptJSON struct {
 	Time      time.Time `json:"time"`
 	BoulderID string    `json:"boulder_id"`
 	boulder.AttemptRef
-	Line executor.Line `json:"line"`
+	Line executor.TranscriptLine `json:"line"`
 }
 
 // readTranscripts collects the lines of each attempt's newest transcript, which covers the whole session.
 func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
-	all, err := view.ReadSaid(project, turns)
+	all, err := view.ReadTranscripts(project, turns)
 	for _, of := range all {
 		l.transcripts[of.Attempt] = true
 		if len(l.types) > 0 && !slices.Contains(l.types, transcriptType) {
@@ -237,7 +237,7 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
 
 // printRemaining prints the last events of a holder that has ended.
 func (l *logs) printRemaining(ctx context.Context) error {
-	there, err := l.app.Read(ctx)
+	there, err := l.app.project.Read(ctx)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (a *app) look(
 	ctx context.Context, ref string, read func(context.Context, *project.Access, boulder.Snapshot) (*project.Reading, error),
 	of func(r *project.Reading) (view.Report, error),
 ) error {
-	r, err := project.Look(ctx, a.Project, ref, read)
+	r, err := project.Look(ctx, a.project, ref, read)
 	if r == nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (a *app) on(stream io.Writer) page.Out {
 func (a *app) console() view.Console {
 	return view.Console{
 		Stdout: a.on(a.Stdout), Stderr: a.on(a.Stderr), JSON: a.json, Quiet: a.quiet, Verbose: a.verbose,
-		TermType: a.Getenv("TERM"), Limits: a.Config().Limits,
+		TermType: a.Getenv("TERM"), Limits: a.project.Config().Limits,
 	}
 }
 
@@ -75,8 +75,8 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref := cmp.Or(args...)
 			if stale {
-				return a.look(cmd.Context(), ref, a.Recent, func(r *project.Reading) (view.Report, error) {
-					stale, err := a.Stale(cmd.Context(), &r.Snapshot)
+				return a.look(cmd.Context(), ref, a.project.Recent, func(r *project.Reading) (view.Report, error) {
+					stale, err := a.project.Stale(cmd.Context(), &r.Snapshot)
 					return view.NewStale(&r.Snapshot, stale), err
 				})
 			}
@@ -102,7 +102,7 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 // followStatus shows a boulder that another process runs, until it is over, or paused if toPause is set. Without such a
 // process it returns false.
 func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (followed bool, err error) {
-	there, err := a.Read(ctx)
+	there, err := a.project.Read(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -112,7 +112,7 @@ func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (follo
 	if err != nil || !holder.Runs(d.Boulder) || toPause && d.Boulder.Status == boulder.Paused && !holder.Beginning() {
 		return false, err
 	}
-	r, err := a.Recent(ctx, there, d)
+	r, err := a.project.Recent(ctx, there, d)
 	if err != nil {
 		return false, err
 	}
@@ -154,7 +154,7 @@ func statusAfter(e boulder.Event) boulder.Status {
 }
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
-	err := a.look(ctx, ref, a.Recent, func(r *project.Reading) (view.Report, error) { return view.NewStatus(r), nil })
+	err := a.look(ctx, ref, a.project.Recent, func(r *project.Reading) (view.Report, error) { return view.NewStatus(r), nil })
 	archived := errors.Is(err, project.ErrAllArchived)
 	if archived || ref == "" && errors.Is(err, boulder.ErrNotFound) {
 		a.noteNothing(archived)
@@ -167,7 +167,7 @@ func (a *app) noteNothing(archived bool) {
 	switch {
 	case archived:
 		a.note("Everything that was run here is archived; see: manager list --archived")
-	case exists(a.PlanPath()):
+	case exists(a.project.PlanPath()):
 		a.note("Nothing has been run here yet. There is a plan; run it with: manager run")
 	default:
 		a.note("Nothing has been run here yet. Start with: manager plan \"TASK\"")
@@ -191,7 +191,7 @@ decision of the watch about that one.`,
 			case view.IsSession(why):
 				return a.runWhySession(cmd.Context(), why)
 			case cmd.Flags().Changed("why"):
-				err := a.look(cmd.Context(), cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
+				err := a.look(cmd.Context(), cmp.Or(args...), a.project.Whole, func(r *project.Reading) (view.Report, error) {
 					t, err := findSubTask(r.Snapshot, why)
 					if err != nil {
 						return nil, err
@@ -206,13 +206,13 @@ decision of the watch about that one.`,
 				}
 				return err
 			case receipt:
-				return a.look(cmd.Context(), cmp.Or(args...), a.Recent, func(r *project.Reading) (view.Report, error) {
+				return a.look(cmd.Context(), cmp.Or(args...), a.project.Recent, func(r *project.Reading) (view.Report, error) {
 					return view.NewReceipt(r), nil
 				})
 			}
-			return a.look(cmd.Context(), cmp.Or(args...), a.Whole, func(r *project.Reading) (view.Report, error) {
+			return a.look(cmd.Context(), cmp.Or(args...), a.project.Whole, func(r *project.Reading) (view.Report, error) {
 				if r.Holder.Has(r.Boulder.ID) {
-					r.Boulder.Left = nil // the holder is stopping them
+					r.Boulder.LeftSessions = nil // the holder is stopping them
 				}
 				return view.NewShow(r.Snapshot, boulder.Turns(r.Events, "")), nil
 			})
@@ -249,7 +249,7 @@ func (a *app) runList(ctx context.Context, archived bool, statuses []string, mos
 	if i := slices.IndexFunc(statuses, func(s string) bool { return !slices.Contains(view.ListStatuses, s) }); i >= 0 {
 		return usagef("--status does not know %q: use %s", statuses[i], strings.Join(view.ListStatuses, ", "))
 	}
-	there, err := a.Read(ctx)
+	there, err := a.project.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (a *app) runAttach(ctx context.Context, ref string) error {
 }
 
 func (a *app) attachOnce(ctx context.Context, w *view.Wait, ref string) (arrived bool, err error) {
-	d, err := a.Snapshot(ctx, cmp.Or(w.BoulderID, ref))
+	d, err := a.project.Snapshot(ctx, cmp.Or(w.BoulderID, ref))
 	if err != nil {
 		return false, err
 	}
@@ -329,7 +329,7 @@ func (a *app) attachOnce(ctx context.Context, w *view.Wait, ref string) (arrived
 	}
 	arrived, err = a.lookOnce(ctx, w, "")
 	if w.Status == boulder.Paused {
-		if d, readErr := a.Snapshot(ctx, w.BoulderID); readErr == nil {
+		if d, readErr := a.project.Snapshot(ctx, w.BoulderID); readErr == nil {
 			a.receipt(d)
 		}
 	}

@@ -67,20 +67,20 @@ func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	loop := a.Config().Loop
+	loop := a.project.Config().Loop
 	loop.Iterations = cmp.Or(a.iterations, loop.Iterations)
 	req := project.Request{
 		Plan: plan, GatesApproved: true, SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
-			Base: a.Base(), Agent: a.opts.Agent, Loop: &loop, DoneWhen: done.Words, Diverted: a.blockers, Budget: a.budget.run,
+			Base: a.project.Base(), Agent: a.opts.Agent, Loop: &loop, DoneWhen: done.Words, Diverted: a.blockers, Budget: a.budget.run,
 		},
 	}
 	return a.run(ctx, &req, func(*project.State) (err error) { // no plan to approve
-		if req.Model, err = a.CheckModels(ctx, plan); err != nil {
+		if req.Model, err = a.project.CheckModels(ctx, plan); err != nil {
 			return err
 		}
 		if !done.Checks.Default {
-			err = a.CheckCriteria(ctx, done, nil)
-		} else if why, noErr := a.NoDiagnostics(ctx, done); why != "" {
+			err = a.project.CheckCriteria(ctx, done, nil)
+		} else if why, noErr := a.project.NoDiagnostics(ctx, done); why != "" {
 			a.note("Note: diagnostics do not decide here: %s.", why)
 			req.DoneWhen = leaveOut(req.DoneWhen, boulder.DoneDiagnostics)
 		} else {
@@ -95,7 +95,7 @@ func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
 
 // loopDone returns the criteria that the user named, else all, but tests only if there is a command for them.
 func (a *app) loopDone(flag doneFlag) (project.Criteria, error) {
-	done := a.Criteria(flag)
+	done := a.project.Criteria(flag)
 	if done.Checks.Default {
 		done.Words = boulder.DoneWords()
 		if len(done.Checks.Tests) == 0 {

@@ -41,7 +41,7 @@ func (a *app) newExportCmd() *cobra.Command {
 }
 
 func (a *app) runExport(ctx context.Context, output string, args []string) error {
-	r, err := project.Look(ctx, a.Project, cmp.Or(args...), a.Whole)
+	r, err := project.Look(ctx, a.project, cmp.Or(args...), a.project.Whole)
 	if err != nil { // never export an incomplete boulder
 		return err
 	}
@@ -125,7 +125,7 @@ func (a *app) runImport(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	s, from, err := a.Import(ctx, x)
+	s, from, err := a.project.Import(ctx, x)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -242,7 +242,7 @@ In the configuration of OpenCode, under a name other than manager, which is that
 			if terminal(a.Stdin) {
 				a.note("Waiting for an MCP client on standard input; Ctrl-D ends it.")
 			}
-			return mcptool.New(mcptool.Config{Register: a.Blockers(), Logger: a.logger()}).ServeStdio(cmd.Context(), a.Stdin, a.Stdout)
+			return mcptool.New(mcptool.Config{Register: a.project.Blockers(), Logger: a.logger()}).ServeStdio(cmd.Context(), a.Stdin, a.Stdout)
 		},
 	}
 }
@@ -294,7 +294,7 @@ func (a *app) runReplay(ctx context.Context, opts replayOptions) error {
 		return usagef("%w", err)
 	}
 	if !opts.check {
-		return a.show(view.StatusAt(s, events, a.LimitsOf(nil)))
+		return a.show(view.StatusAt(s, events, a.project.LimitsOf(nil)))
 	}
 	check, err := orchestrator.CheckDecisions(events)
 	switch {
@@ -319,7 +319,7 @@ func (a *app) runReplay(ctx context.Context, opts replayOptions) error {
 // readLog reads the log of a boulder, or from an export: a file or "-".
 func (a *app) readLog(ctx context.Context, of string) ([]boulder.Event, error) {
 	if of != "-" && !exists(a.file(of)) {
-		r, err := project.Look(ctx, a.Project, of, a.Whole)
+		r, err := project.Look(ctx, a.project, of, a.project.Whole)
 		if err != nil {
 			return nil, err
 		}

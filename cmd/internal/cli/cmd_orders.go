@@ -93,7 +93,7 @@ With SUBTASK only that one ends; what depends on it is blocked, the rest continu
 // confirm asks whether to end the boulder, and returns its id. The database is closed while it asks.
 func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string, error) {
 	var d boulder.Snapshot
-	err := a.Steer(ctx, func(there *project.Access) (err error) {
+	err := a.project.Steer(ctx, func(there *project.Access) (err error) {
 		d, err = toSteer(ctx, there, ref, &o)
 		return err
 	})
@@ -126,7 +126,7 @@ that is at work is not disturbed. With - the text is read from stdin. At most 4,
 			if err != nil {
 				return err
 			}
-			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: a.Clean("The note", said)[0]}
+			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: a.project.Clean("The note", said)[0]}
 			return a.steer(cmd.Context(), a.ref, order, func(d boulder.Snapshot) error {
 				if len(args) < 2 || subTask != "" {
 					return nil
@@ -194,7 +194,7 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 		args = []string{""}
 	}
 	var done []archiveReport
-	err := a.Steer(ctx, func(d *project.Access) error {
+	err := a.project.Steer(ctx, func(d *project.Access) error {
 		done = nil
 		for _, arg := range args { // check all before the first order
 			found, err := project.Get(ctx, d, arg)
@@ -251,7 +251,7 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func
 }
 
 func (a *app) order(ctx context.Context, find func(*project.Access) (boulder.Snapshot, boulder.Order, error)) error {
-	done, err := a.Order(ctx, find)
+	done, err := a.project.Order(ctx, find)
 	if err != nil {
 		return err
 	}
@@ -344,14 +344,14 @@ func (a *app) runKeep(ctx context.Context, id string) error {
 		}
 		t, err := findSubTask(b, id)
 		if err == nil {
-			order, err = a.KeepOrder(ctx, &b, t.ID)
+			order, err = a.project.KeepOrder(ctx, &b, t.ID)
 		}
 		return b, order, err
 	})
 }
 
 func (a *app) runRedo(ctx context.Context, redo project.Redo, dryRun bool, args []string) error {
-	whole, err := project.Look(ctx, a.Project, a.ref, a.Whole)
+	whole, err := project.Look(ctx, a.project, a.ref, a.project.Whole)
 	if err != nil {
 		return err
 	}
@@ -366,7 +366,7 @@ func (a *app) runRedo(ctx context.Context, redo project.Redo, dryRun bool, args 
 		}
 		redo.SubTasks[t.ID] = []boulder.Reason{boulder.ReasonAsked}
 	}
-	r, err := a.PrepareRedo(ctx, whole, redo)
+	r, err := a.project.PrepareRedo(ctx, whole, redo)
 	switch {
 	case err != nil:
 		return err
@@ -391,7 +391,7 @@ func (a *app) runRedo(ctx context.Context, redo project.Redo, dryRun bool, args 
 	if r.Anew != "" {
 		return a.runFork(ctx, b, r)
 	}
-	by, err := a.OrderRedo(ctx, b, r.Order)
+	by, err := a.project.OrderRedo(ctx, b, r.Order)
 	if err != nil || by != "" {
 		a.note("%s", by)
 		return err
@@ -405,7 +405,7 @@ func (a *app) runFork(ctx context.Context, b *boulder.Snapshot, r *boulder.Redoi
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
-	if there, err := a.Dial(ctx); err == nil {
+	if there, err := a.project.Dial(ctx); err == nil {
 		a.detach = there.Holder.Serves
 		there.Close()
 	}

@@ -69,8 +69,8 @@ func (f *doneFlag) Set(text string) error {
 }
 
 func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
-	clean := a.Clean("The task", append([]string{task}, f.constraints...)...)
-	return boulder.PlanRequest{Project: a.Dir(), Task: clean[0], Constraints: clean[1:], Mode: f.mode}
+	clean := a.project.Clean("The task", append([]string{task}, f.constraints...)...)
+	return boulder.PlanRequest{Project: a.project.Dir(), Task: clean[0], Constraints: clean[1:], Mode: f.mode}
 }
 
 const maxTask = 1 << 20
@@ -138,11 +138,11 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
-	req, path := o.request(a, task), a.PlanPath()
+	req, path := o.request(a, task), a.project.PlanPath()
 	switch output { // before the model is asked
 	case "-":
 	case "":
-		_, err = store.EnsureDir(a.Dir())
+		_, err = store.EnsureDir(a.project.Dir())
 	default:
 		path = a.file(output)
 		if _, _, bad := statedir.Replaceable(path, 0); bad != nil {
@@ -150,7 +150,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 		}
 	}
 	if err == nil && len(o.doneWhen) > 0 {
-		err = a.CheckCriteria(ctx, a.Criteria(o.doneWhen), nil)
+		err = a.project.CheckCriteria(ctx, a.project.Criteria(o.doneWhen), nil)
 	}
 	if err != nil {
 		return err
@@ -176,15 +176,15 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if err := a.keepEdited(path); err != nil {
 		return err
 	}
-	if err := a.WritePlan(path, plan); err != nil {
+	if err := a.project.WritePlan(path, plan); err != nil {
 		return err
 	}
 	if a.json {
 		return a.printJSON(view.NewPlanJSON(plan, path))
 	}
-	a.preview(ctx, a.on(a.Stdout), plan, a.Criteria(nil), a.Budget(nil))
+	a.preview(ctx, a.on(a.Stdout), plan, a.project.Criteria(nil), a.project.Budget(nil))
 	run := "manager run"
-	if path != a.PlanPath() {
+	if path != a.project.PlanPath() {
 		run += " " + path
 	}
 	a.note("\nWrote %s. Edit it as you like, then: %s", a.pretty(path), run)
@@ -195,9 +195,9 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 func (a *app) preview(
 	ctx context.Context, o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget,
 ) {
-	view.Plan(o, plan, taskledger.KnownCommands(a.Dir()))
+	view.Plan(o, plan, taskledger.KnownCommands(a.project.Dir()))
 	view.Decided(o, plan, done.Words, done.Checks)
-	view.Expected(o, plan, a.Config().Limits, budget, a.Earlier(ctx))
+	view.Expected(o, plan, a.project.Config().Limits, budget, a.project.Earlier(ctx))
 }
 
 // planning shows progress on stderr until done is called. told adds why it waits.
@@ -230,24 +230,24 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 	case f.list:
 		plan, err = taskledger.FromList(req, time.Now())
 	case f.mode == boulder.PlanNever:
-		plan, _, err = a.Plan(ctx, req, nil) // without a model, so that it never waits
+		plan, _, err = a.project.Plan(ctx, req, nil) // without a model, so that it never waits
 	default:
-		told, planned := a.planning(a.Ledger())
-		plan, usage, err = a.Plan(ctx, req, told)
+		told, planned := a.planning(a.project.Ledger())
+		plan, usage, err = a.project.Plan(ctx, req, told)
 		planned()
 	}
 	if err != nil {
 		return nil, err
 	}
 	if plan.Seal != nil {
-		plan.Seal.Base = a.Base()
+		plan.Seal.Base = a.project.Base()
 	}
 	if plan.Origin() == boulder.OriginFallback {
 		a.note("The model's answers were not usable as a plan, so the whole task is one sub-task." +
 			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
-		a.note("Planned with %s (%s).", view.ModelName(a.Ledger()), view.Usage(usage))
+		a.note("Planned with %s (%s).", view.ModelName(a.project.Ledger()), view.Usage(usage))
 	}
 	return plan, nil
 }
@@ -288,11 +288,11 @@ type approver struct {
 func (p *approver) setApproval(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
-		p.WarnOfPlan(plan)
+		p.project.WarnOfPlan(plan)
 		if err := orchestrator.Unasked(plan); err != nil && !p.edit && !p.interactive() {
 			return orchestrator.Approval{}, err
 		}
-		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
+		return p.approve(ctx, plan, p.project.PlanPath(), p.project.Config().AllowModelGates)
 	}
 }
 
@@ -301,7 +301,7 @@ func (p *approver) setApproval(req *project.Request, askReplans bool) {
 func (p *approver) approve(
 	ctx context.Context, plan *boulder.Plan, path string, gates bool,
 ) (a orchestrator.Approval, err error) {
-	p.Warm() // boots while the user reads
+	p.project.Warm() // boots while the user reads
 	shown := plan
 	for edit, agreed := p.edit, false; !agreed; edit = true {
 		if edit {
@@ -330,9 +330,9 @@ func (p *approver) approve(
 		p.note("The model proposed gates. They are not reviewed, so they are told to the agents but not run" +
 			" (allow_model_gates in the configuration changes that).")
 	}
-	model, err := p.CheckModels(ctx, plan)
+	model, err := p.project.CheckModels(ctx, plan)
 	if err == nil { // again, since the plan may have been edited
-		err = p.CheckCriteria(ctx, p.done, plan)
+		err = p.project.CheckCriteria(ctx, p.done, plan)
 	}
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
@@ -343,7 +343,7 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 		defer p.view.Pause()()
 	}
 	if asks || !p.quiet {
-		view.Replan(p.on(p.Stderr), r, taskledger.KnownCommands(p.Dir()))
+		view.Replan(p.on(p.Stderr), r, taskledger.KnownCommands(p.project.Dir()))
 	}
 	if !asks {
 		return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
@@ -407,11 +407,11 @@ func (a *app) answer(ctx context.Context) (string, error) {
 func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
 	// An unreadable file is an edit that failed just now. The user edits it again.
 	old, err := taskledger.ReadFile(path)
-	if !exists(path) || path == p.PlanPath() && err == nil && old.Hash() != plan.Hash() {
+	if !exists(path) || path == p.project.PlanPath() && err == nil && old.Hash() != plan.Hash() {
 		if err := p.keepEdited(path); err != nil {
 			return nil, err
 		}
-		if err := p.WritePlan(path, plan); err != nil {
+		if err := p.project.WritePlan(path, plan); err != nil {
 			return nil, err
 		}
 	}
@@ -426,5 +426,5 @@ func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string
 		return nil, fmt.Errorf("the editor %q failed: %w: set $EDITOR to one that works, or edit %s yourself and run it",
 			editor, err, path)
 	}
-	return p.ReadPlan(path)
+	return p.project.ReadPlan(path)
 }

@@ -53,17 +53,17 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if o.format == formatHTML {
-				site, err := web.NewSite(a.Project, "", a.logger())
+				site, err := web.NewSite(a.project, "", a.logger())
 				if err != nil {
 					return err
 				}
-				content, err := project.Look(ctx, a.Project, cmp.Or(args...), site.Freeze)
+				content, err := project.Look(ctx, a.project, cmp.Or(args...), site.Freeze)
 				if content == "" {
 					return err
 				}
 				return errors.Join(o.write(a, nil, func(to page.Out) { fmt.Fprint(to, content) }), err)
 			}
-			made, err := project.Look(ctx, a.Project, cmp.Or(args...), a.ReadReport)
+			made, err := project.Look(ctx, a.project, cmp.Or(args...), a.project.ReadReport)
 			if made == nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func (a *app) writeReport(made *report.Report) (string, error) {
 	var text bytes.Buffer
 	view.PrintReport(page.Out{Writer: &text, Markdown: true}, made)
 	name := filepath.Join(made.BoulderID, "report.md")
-	if err := statedir.Write(a.Dir(), view.RunsDir+"/"+name, text.Bytes()); err != nil {
+	if err := statedir.Write(a.project.Dir(), view.RunsDir+"/"+name, text.Bytes()); err != nil {
 		return "", err
 	}
 	return filepath.Join(filepath.FromSlash(view.RunsDir), name), nil
@@ -142,11 +142,11 @@ func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph,
 	path := a.file(ref)
 	if !looksLikePlan(ref) {
 		var drawn *view.Graph
-		r, err := project.Look(ctx, a.Project, ref, a.Recent)
+		r, err := project.Look(ctx, a.project, ref, a.project.Recent)
 		if r != nil {
 			drawn = view.GraphOf(r.Snapshot, r.Limits, all)
 		}
-		path = a.PlanPath()
+		path = a.project.PlanPath()
 		if ref != "" || !exists(path) || !errors.Is(err, boulder.ErrNotFound) {
 			return drawn, err
 		}
@@ -157,7 +157,7 @@ func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph,
 	if a.openErr != nil {
 		return nil, a.openErr
 	}
-	plan, err := a.ReadPlan(path)
+	plan, err := a.project.ReadPlan(path)
 	if err != nil {
 		return nil, err
 	}

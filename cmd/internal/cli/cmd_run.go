@@ -74,19 +74,19 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	req := project.Request{SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
-		Base: a.Base(), Model: a.opts.Model, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
+		Base: a.project.Base(), Model: a.opts.Model, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
 		Isolation: o.isolation, CleanBase: o.onClean, Engine: o.engine,
 	}}
 	path, err := o.read(ctx, a, args, &req)
 	if err != nil {
 		return err
 	}
-	done := a.Criteria(o.doneWhen)
-	ask := &approver{app: a, edit: o.edit, done: done, most: a.Budget(a.budget.run)}
+	done := a.project.Criteria(o.doneWhen)
+	ask := &approver{app: a, edit: o.edit, done: done, most: a.project.Budget(a.budget.run)}
 	ask.setApproval(&req, a.approveReplans)
 	return a.run(ctx, &req, func(*project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
-		if err := a.CheckCriteria(ctx, done, req.Plan); err != nil || req.Plan == nil {
+		if err := a.project.CheckCriteria(ctx, done, req.Plan); err != nil || req.Plan == nil {
 			return err
 		}
 		return o.agree(ctx, ask, &req, path)
@@ -97,7 +97,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 func (o *runOptions) read(ctx context.Context, a *app, args []string, req *project.Request) (path string, err error) {
 	none := len(args) == 0 && o.from == ""
 	if none || len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
-		path = a.PlanPath()
+		path = a.project.PlanPath()
 		if !none {
 			path = a.file(args[0])
 		}
@@ -110,8 +110,8 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 		case o.list:
 			return "", usagef("--from-list needs a task, not a plan file")
 		}
-		req.Constraints = a.Clean("The task", o.constraints...)
-		req.Plan, err = a.ReadPlan(path)
+		req.Constraints = a.project.Clean("The task", o.constraints...)
+		req.Plan, err = a.project.ReadPlan(path)
 		if err == nil {
 			req.PlanFile, err = filepath.Abs(path)
 		}
@@ -130,7 +130,7 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 		err = usagef("--edit is for a plan, and what is handed over is planned later:" +
 			" make the plan first, with `manager plan`")
 	}
-	return a.PlanPath(), err
+	return a.project.PlanPath(), err
 }
 
 func looksLikePlan(arg string) bool {
@@ -140,7 +140,7 @@ func looksLikePlan(arg string) bool {
 
 // agree checks a plan file and has it approved. The user has written or seen it, so its gates may run.
 func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Request, path string) error {
-	if err := ask.CheckSeal(ctx, req.Plan, o.allowStale); err != nil {
+	if err := ask.project.CheckSeal(ctx, req.Plan, o.allowStale); err != nil {
 		return err
 	}
 	var ids []string
@@ -157,10 +157,10 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 
 // warnOfMissing warns of commands that cannot run in the project as it is now. The run may change that.
 func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
-	a.WarnOfConfig()
+	a.project.WarnOfConfig()
 	warned := map[string]bool{}
 	look := func(line, whose string) {
-		if missing := a.Missing(ctx, line); missing != "" && !warned[missing] {
+		if missing := a.project.Missing(ctx, line); missing != "" && !warned[missing] {
 			warned[missing] = true
 			a.warn("%s, and the gate `%s` %s needs it", missing, line, whose)
 		}
@@ -172,10 +172,10 @@ func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 			}
 		}
 	}
-	commands := a.Config().Commands()
+	commands := a.project.Config().Commands()
 	for _, key := range slices.Sorted(maps.Keys(commands)) {
 		for i, line := range commands[key] {
-			look(line, "("+a.Config().Place(key, i)+")")
+			look(line, "("+a.project.Config().Place(key, i)+")")
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		if err := complete(nil); err != nil {
 			return err
 		}
-		id, pid, err := a.HandOver(ctx, *req, a.startServer)
+		id, pid, err := a.project.HandOver(ctx, *req, a.startServer)
 		switch {
 		case err != nil:
 			return err
@@ -227,7 +227,7 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		a.note("Boulder %s runs on %s.", id, req.Engine)
 		return a.landAtEnd(ctx, id, a.runAttach(ctx, id))
 	}
-	st, err := a.Hold(ctx, false)
+	st, err := a.project.Hold(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -249,11 +249,11 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 // execute runs or resumes a boulder, shows it and returns its id. The first signal lets running turns end; the second
 // one aborts them. If the user cannot be asked later, isolated results land before report and notifications.
 func (a *app) execute(ctx context.Context, st *project.State, req project.Request) (id string, err error) {
-	a.Warm() // boots while the model plans
-	if reason := a.NoDiffs(); reason != "" {
+	a.project.Warm() // boots while the model plans
+	if reason := a.project.NoDiffs(); reason != "" {
 		a.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
 	}
-	notifier, err := a.Notifier()
+	notifier, err := a.project.Notifier()
 	if err != nil {
 		return "", err
 	}
@@ -279,7 +279,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 // receipt shows at a pause where tokens, money and time went.
 func (a *app) receipt(d boulder.Snapshot) {
 	if !a.quiet && !a.json { // else: manager show --receipt
-		view.NewReceipt(&project.Reading{Snapshot: d, Limits: a.Config().Limits, Now: time.Now()}).Print(a.on(a.Stderr))
+		view.NewReceipt(&project.Reading{Snapshot: d, Limits: a.project.Config().Limits, Now: time.Now()}).Print(a.on(a.Stderr))
 	}
 }
 
@@ -356,11 +356,11 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 	if sent, err := a.resumeThere(ctx, cmp.Or(args...)); sent || err != nil {
 		return err
 	}
-	a.KeepLedger(ctx, cmp.Or(args...))
+	a.project.KeepLedger(ctx, cmp.Or(args...))
 	if err := a.connectToRun(ctx); err != nil {
 		return err
 	}
-	if !a.Exists() { // else Hold would create it
+	if !a.project.Exists() { // else Hold would create it
 		return project.ErrNothing
 	}
 	var req project.Request
@@ -381,7 +381,7 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 // resumeThere resumes a boulder in the project's server, or ends its pause in the process that runs it; else it
 // returns false.
 func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error) {
-	there, err := a.Dial(ctx)
+	there, err := a.project.Dial(ctx)
 	if err != nil {
 		return false, nil // there is no holder, or Hold will report what is wrong with it
 	}
@@ -430,7 +430,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	case waits:
 		err = a.agreeHere(ctx, there, detail, &req)
 	case detail.Asked() != "" && a.interactive():
-		view.Replan(a.on(a.Stderr), orchestrator.Proposal(detail), taskledger.KnownCommands(a.Dir()))
+		view.Replan(a.on(a.Stderr), orchestrator.Proposal(detail), taskledger.KnownCommands(a.project.Dir()))
 		o := boulder.Order{Do: boulder.OrderApprove, Hash: detail.Asked()}
 		if _, err = a.choose(ctx, "Continue with this plan?", "yes", "no"); errors.Is(err, orchestrator.ErrDeclined) {
 			o.Do, err = boulder.OrderDecline, nil
@@ -442,7 +442,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	if err != nil {
 		return err
 	}
-	if _, _, err := a.HandOver(ctx, req, a.startServer); err != nil {
+	if _, _, err := a.project.HandOver(ctx, req, a.startServer); err != nil {
 		return err
 	}
 	for last := range project.Tries(ctx, serverLook, resumeLook) {
@@ -470,7 +470,7 @@ func (a *app) agreeHere(ctx context.Context, there *project.Access, d boulder.Sn
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
-	agreed, err := a.approverOf(d, *req).approve(ctx, &d.Revision.Plan, a.PlanPath(), a.Config().AllowModelGates)
+	agreed, err := a.approverOf(d, *req).approve(ctx, &d.Revision.Plan, a.project.PlanPath(), a.project.Config().AllowModelGates)
 	if errors.Is(err, orchestrator.ErrDeclined) {
 		err = cmp.Or(there.Orders.Order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderCancel}), err)
 	}

@@ -65,7 +65,7 @@ second one aborts the turns.`,
 
 // stopServing stops the server as Ctrl-C does, and waits for its end.
 func (a *app) stopServing(ctx context.Context) error {
-	there, err := a.Dial(ctx)
+	there, err := a.project.Dial(ctx)
 	if errors.Is(err, project.ErrNotServed) {
 		err = usagef("no server runs here")
 	}
@@ -82,7 +82,7 @@ func (a *app) stopServing(ctx context.Context) error {
 	}
 	a.note("Process %d lets its turns end. Once more aborts them.", pid)
 	for range project.Tries(ctx, serverLook, 0) {
-		if _, err := a.Dial(ctx); err != nil {
+		if _, err := a.project.Dial(ctx); err != nil {
 			break
 		}
 	}
@@ -93,12 +93,12 @@ func (a *app) runServe(ctx context.Context, untilIdle time.Duration) error {
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
-	a.Config().Blockers.Enabled = a.Config().Blockers.Enabled || a.blockers
-	notifier, err := a.Notifier()
+	a.project.Config().Blockers.Enabled = a.project.Config().Blockers.Enabled || a.blockers
+	notifier, err := a.project.Notifier()
 	if err != nil {
 		return err
 	}
-	st, err := a.Hold(ctx, true)
+	st, err := a.project.Hold(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (a *app) runServe(ctx context.Context, untilIdle time.Duration) error {
 		a.note("%s", view.StoppingText)
 		st.Stop()
 	})()
-	a.note("Serving %s. Hand a task over with: manager run --detach", a.Dir())
+	a.note("Serving %s. Hand a task over with: manager run --detach", a.project.Dir())
 	err = st.Serve(ctx, untilIdle, func(events iter.Seq2[boulder.Event, error]) {
 		end := &ending{app: a, db: st.DB, notifier: notifier, limited: map[string]time.Time{}}
 		end.followServed(ctx, events, view.NewProgress(st.DB.Get))
@@ -152,7 +152,7 @@ func (a *app) detached(id string, pid int) error {
 
 // startServer starts a background server, in its own session to survive the terminal, and waits until it answers.
 func (a *app) startServer(ctx context.Context) (*project.Access, error) {
-	root, err := statedir.Open(a.Dir(), store.DirName)
+	root, err := statedir.Open(a.project.Dir(), store.DirName)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (a *app) startServer(ctx context.Context) (*project.Access, error) {
 		return strings.Join(lines[max(0, len(lines)-8):], "\n")
 	}
 	for last := range project.Tries(ctx, serverLook, serverStart) {
-		there, err := a.Dial(ctx)
+		there, err := a.project.Dial(ctx)
 		if !errors.Is(err, project.ErrNotServed) {
 			return there, err
 		}
@@ -321,7 +321,7 @@ func (a *app) wait(ctx context.Context, w *view.Wait, ref string) error {
 
 // lookOnce reads the boulder once, with the database open only briefly, since no run can start meanwhile.
 func (a *app) lookOnce(ctx context.Context, w *view.Wait, ref string) (arrived bool, err error) {
-	there, err := a.Read(ctx)
+	there, err := a.project.Read(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -404,7 +404,7 @@ func (a *app) runMCP(ctx context.Context) error {
 	if terminal(a.Stdin) {
 		a.note("Waiting for an MCP client on standard input; Ctrl-D ends it.")
 	}
-	tools := mcp.New(a.Project, a.startServerApart, newVersionInfo(debug.ReadBuildInfo()).Version)
+	tools := mcp.New(a.project, a.startServerApart, newVersionInfo(debug.ReadBuildInfo()).Version)
 	return mcptool.Stdio(ctx, tools, a.Stdin, a.Stdout)
 }
 
@@ -415,5 +415,5 @@ func (a *app) startServerApart(ctx context.Context) (*project.Access, error) {
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s (%w)", strings.TrimPrefix(strings.TrimSpace(string(said)), "manager: "), err)
 	}
-	return a.Dial(ctx)
+	return a.project.Dial(ctx)
 }

@@ -38,7 +38,7 @@ no other interface. For a phone, point a tunnel here (` + "`tailscale serve`, `s
 }
 
 func (a *app) runUI(ctx context.Context, port uint16, public string) error {
-	site, err := web.NewSite(a.Project, public, a.logger())
+	site, err := web.NewSite(a.project, public, a.logger())
 	if err != nil {
 		return usagef("--public-url: %w", err)
 	}
@@ -96,6 +96,6 @@ func (a *app) runTop(ctx context.Context) error {
 	a.Stderr = &later
 	defer func() { _, _ = io.WriteString(stderr, later.String()) }()
 	in, _ := fileOf(a.Stdin)
-	m := top.New(ctx, a.Project, c.Stdout.Paint)
+	m := top.New(ctx, a.project, c.Stdout.Paint)
 	return view.Program(ctx, m, in, unguarded(a.Stdout), c.TermType, c.Stdout.On)
 }

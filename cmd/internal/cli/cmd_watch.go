@@ -99,7 +99,7 @@ counts at once if a watch runs.`,
 }
 
 func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
-	c := a.Config()
+	c := a.project.Config()
 	c.Blockers.Enabled = c.Blockers.Enabled || a.blockers
 	if err := a.watchCriteria(&o.WatchConfig); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	o.Policy, o.Budget = c.Watch.Policy, o.budget.run
 	o.Policy.Continuous = o.continuous
 	o.Policy.MaxIterations = cmp.Or(o.iterations, o.Policy.MaxIterations)
-	if err = a.Watch(ctx, o.WatchConfig, address); errors.Is(err, opencode.ErrUnavailable) {
+	if err = a.project.Watch(ctx, o.WatchConfig, address); errors.Is(err, opencode.ErrUnavailable) {
 		err = fmt.Errorf("%w Run `opencode --port 4096` in the project (OpenCode 2: `opencode`), or say with --attach where it listens", err)
 	}
 	return err
@@ -134,7 +134,7 @@ func (a *app) showDecisions(o *watchOptions) func(project.WatchEntry) {
 // ask for here must not hold up their own session.
 func (a *app) watchCriteria(w *project.WatchConfig) error {
 	if len(w.DoneWhen) == 0 {
-		w.DoneWhen = slices.Clone(a.Config().Watch.DoneWhen)
+		w.DoneWhen = slices.Clone(a.project.Config().Watch.DoneWhen)
 	}
 	if len(w.DoneWhen) == 0 {
 		w.DoneWhen = []string{boulder.DoneTodos}
@@ -142,7 +142,7 @@ func (a *app) watchCriteria(w *project.WatchConfig) error {
 	if len(w.Tests) > 0 && !slices.Contains(w.DoneWhen, boulder.DoneTests) {
 		w.DoneWhen = append(w.DoneWhen, boulder.DoneTests)
 	}
-	found := a.Criteria(w.DoneWhen)
+	found := a.project.Criteria(w.DoneWhen)
 	if w.Lint = found.Checks.Lint; len(w.Tests) == 0 {
 		w.Tests = found.Checks.Tests
 	}
@@ -153,7 +153,7 @@ func (a *app) watchCriteria(w *project.WatchConfig) error {
 }
 
 func (a *app) runWatchOrder(ctx context.Context, req project.WatchRequest) error {
-	report, err := a.AskWatch(ctx, req)
+	report, err := a.project.AskWatch(ctx, req)
 	ids := report.Named
 	switch {
 	case err != nil:
@@ -183,7 +183,7 @@ func (a *app) runWatchOrder(ctx context.Context, req project.WatchRequest) error
 }
 
 func (a *app) runWatchStatus(ctx context.Context) error {
-	report, err := a.AskWatch(ctx, project.WatchRequest{})
+	report, err := a.project.AskWatch(ctx, project.WatchRequest{})
 	holder := report.Holder
 	switch {
 	case a.json:
@@ -211,12 +211,12 @@ func (a *app) watchedSession(ctx context.Context, end string) string {
 	if len(end) < view.WidthSession {
 		return ""
 	}
-	report, _ := a.AskWatch(ctx, project.WatchRequest{Session: end}) // commands that need the state report the error
+	report, _ := a.project.AskWatch(ctx, project.WatchRequest{Session: end}) // commands that need the state report the error
 	return strings.Join(report.Named, "")
 }
 
 func (a *app) runWhySession(ctx context.Context, id string) error {
-	report, err := a.AskWatch(ctx, project.WatchRequest{Session: id})
+	report, err := a.project.AskWatch(ctx, project.WatchRequest{Session: id})
 	h := view.WatchHistory{Type: "watched-session-why", SessionID: id, Decisions: append([]project.WatchEntry{}, report.History...)}
 	if i := slices.IndexFunc(report.Sessions, func(s project.WatchStatus) bool { return s.SessionID == id }); i >= 0 {
 		h.Session = &report.Sessions[i]

@@ -65,7 +65,7 @@ func TestCriteriaOfALoop(t *testing.T) {
 		}
 		writeFile(t, filepath.Join(project, ".manager", "config.yaml"), test.config)
 		a, _, stderr := testApp(t, project, "PATH=/nowhere:"+bin)
-		if run := strings.Join(a.Criteria(test.flag).Words, " "); test.want != "" && run != cmp.Or(test.run, test.want) {
+		if run := strings.Join(a.project.Criteria(test.flag).Words, " "); test.want != "" && run != cmp.Or(test.run, test.want) {
 			t.Errorf("%s: a run has %s", name, run)
 		}
 		done, err := a.loopDone(test.flag)

@@ -109,10 +109,10 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	if err != nil {
 		e.warn("the report of boulder %s could not be written: %v", e.id, err)
 	}
-	if e.Config().Tracing.Endpoint != "" {
+	if e.project.Config().Tracing.Endpoint != "" {
 		events, err := e.db.Events(context.WithoutCancel(ctx), e.id, 0, 0)
 		if err == nil {
-			err = e.SendTrace(context.WithoutCancel(ctx), events)
+			err = e.project.SendTrace(context.WithoutCancel(ctx), events)
 		}
 		if err != nil {
 			e.warn("the trace of boulder %s was not sent: %v", e.id, err)
@@ -129,7 +129,7 @@ func (e *ending) report(ctx context.Context, id string) (*report.Report, error) 
 	if d.Boulder.ID == "" {
 		return nil, err
 	}
-	made, reportErr := e.ReadReport(ctx, &project.Access{Reader: e.db}, d)
+	made, reportErr := e.project.ReadReport(ctx, &project.Access{Reader: e.db}, d)
 	return made, cmp.Or(err, reportErr)
 }
 
@@ -138,7 +138,7 @@ func (e *ending) withReportPath(path string, runErr error) error {
 	if path == "" {
 		return runErr
 	}
-	path = e.pretty(filepath.Join(e.Dir(), path))
+	path = e.pretty(filepath.Join(e.project.Dir(), path))
 	if runErr != nil {
 		return fmt.Errorf("%w\nReport: %s", runErr, path)
 	}
@@ -150,7 +150,7 @@ func (e *ending) withReportPath(path string, runErr error) error {
 }
 
 func (e *ending) wants(what project.NotifyEvent) bool {
-	return what != "" && e.Config().Notify.Wants(what)
+	return what != "" && e.project.Config().Notify.Wants(what)
 }
 
 // eventOf returns the event for the end of a run, or "" if the user ended it.
@@ -173,7 +173,7 @@ func (e *ending) send(ctx context.Context, made *report.Report, what project.Not
 	err := e.notifier.Send(ctx, project.Notification{
 		Event: what, Time: made.MadeAt, BoulderID: made.BoulderID, Status: made.Status, Title: titleOf(what, made, until),
 		Answer:  text.Excerpt(made.Written(), maxAnswer, text.Start),
-		Project: filepath.Base(e.Dir()), Tally: made.Tally, Awaited: len(made.Awaited()), ExitCode: code,
+		Project: filepath.Base(e.project.Dir()), Tally: made.Tally, Awaited: len(made.Awaited()), ExitCode: code,
 		Report: filepath.ToSlash(path),
 	})
 	if err != nil {
@@ -209,7 +209,7 @@ func titleOf(what project.NotifyEvent, made *report.Report, until time.Time) str
 
 // warnOfUnwritten warns if blockers.md lacks blockers, and says why.
 func (a *app) warnOfUnwritten(ctx context.Context, there project.Reader) {
-	switch s, err := a.BlockersStatus(ctx, there); {
+	switch s, err := a.project.BlockersStatus(ctx, there); {
 	case err != nil:
 		a.warn("whether %s has every blocker is not known: %v", s.File, err)
 	case s.Unwritten > 0:

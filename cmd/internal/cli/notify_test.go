@@ -140,7 +140,7 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	project := s.store()
 	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), config)
 	a, _, stderr := testApp(t, project, "PATH="+os.Getenv("PATH"))
-	notifier, err := a.Notifier()
+	notifier, err := a.project.Notifier()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestChoicesAreTold(t *testing.T) {
 func TestConcludeInTrouble(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "notify: {command: 'echo never shown; exit 3'}")
-	runs := filepath.Join(e.Dir(), view.RunsDir)
+	runs := filepath.Join(e.project.Dir(), view.RunsDir)
 	if err := errors.Join(os.RemoveAll(runs), os.Symlink(t.TempDir(), runs)); err != nil { // an agent could do that
 		t.Fatal(err)
 	}
@@ -201,11 +201,11 @@ func TestNobodyIsTold(t *testing.T) {
 		if name := e.conclude(t.Context(), err); name == "" || stderr.Len() > 0 {
 			t.Errorf("%s: report %q, stderr %s", config, name, stderr)
 		}
-		if exists(filepath.Join(e.Dir(), "told")) {
+		if exists(filepath.Join(e.project.Dir(), "told")) {
 			t.Errorf("%s: it was told", config)
 		}
 		if got := e.withReportPath("r.md", err); err != nil && (!errors.Is(got, err) || !strings.HasSuffix(got.Error(), "\nReport: "+
-			e.pretty(filepath.Join(e.Dir(), "r.md")))) {
+			e.pretty(filepath.Join(e.project.Dir(), "r.md")))) {
 			t.Errorf("%v", got)
 		}
 	}
@@ -226,7 +226,7 @@ func TestToldWhileItRuns(t *testing.T) {
 	e.db = detailReader{e.db, d}
 	e.take(t.Context(), boulder.Event{BoulderID: sampleID, Body: boulder.Parked{AttemptRef: boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}}})
 	e.conclude(t.Context(), nil) // waits for the command; "failed" is not listed
-	told, err := os.ReadFile(filepath.Join(e.Dir(), "told"))
+	told, err := os.ReadFile(filepath.Join(e.project.Dir(), "told"))
 	if err != nil || stderr.Len() > 0 {
 		t.Fatalf("%v, stderr %s", err, stderr)
 	}
@@ -246,7 +246,7 @@ func TestLimitIsTold(t *testing.T) {
 		})
 	}
 	e.conclude(t.Context(), nil)
-	told, err := os.ReadFile(filepath.Join(e.Dir(), "told"))
+	told, err := os.ReadFile(filepath.Join(e.project.Dir(), "told"))
 	if n := strings.Count(string(told), `"event":"limited"`); err != nil || n != 1 || stderr.Len() > 0 ||
 		!strings.Contains(string(told), "is limited until ") {
 		t.Errorf("told %d times (%v): %s%s", n, err, told, stderr)

@@ -135,7 +135,7 @@ func testApp(t *testing.T, project string, environ ...string) (a *app, stdout, s
 	if err := a.open(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(a.Close)
+	t.Cleanup(a.project.Close)
 	return a, stdout, stderr
 }
 

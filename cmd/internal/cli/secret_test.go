@@ -45,7 +45,7 @@ func TestSecretInRequest(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
 	a, _, stderr := testApp(t, project, "MY_API_KEY=planted.value.9")
-	clean := a.Clean("The task", "deploy with "+plantedKey, "use planted.value.9", "be nice")
+	clean := a.project.Clean("The task", "deploy with "+plantedKey, "use planted.value.9", "be nice")
 	if strings.Join(clean, "|") != "deploy with [redacted]|use [redacted]|be nice" {
 		t.Errorf("%q", clean)
 	}
@@ -55,7 +55,7 @@ func TestSecretInRequest(t *testing.T) {
 		}
 	}
 	stderr.Reset()
-	if clean := a.Clean("The task", "nothing"); clean[0] != "nothing" || stderr.Len() > 0 {
+	if clean := a.project.Clean("The task", "nothing"); clean[0] != "nothing" || stderr.Len() > 0 {
 		t.Errorf("%q, %s", clean, stderr)
 	}
 
@@ -63,7 +63,7 @@ func TestSecretInRequest(t *testing.T) {
 	text := "task: use " + plantedKey + "\n" +
 		"sub_tasks: [{id: a, description: 'it is planted.value.9', gates: ['test -e x']}]\n"
 	writeFile(t, path, text)
-	plan, err := a.ReadPlan(path)
+	plan, err := a.project.ReadPlan(path)
 	if err != nil || plan.Task != "use [redacted]" || plan.SubTasks[0].Description != "it is [redacted]" ||
 		!strings.Contains(stderr.String(), "holds a GitHub token and the value of MY_API_KEY. It reads [redacted]") {
 		t.Errorf("%+v, %v, %s", plan, err, stderr)
@@ -82,14 +82,14 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 	} {
 		text := "task: t\nsub_tasks:\n  - {description: d, " + strings.ReplaceAll(field, "KEY", plantedKey) + "}\n"
 		writeFile(t, path, text)
-		_, err := a.ReadPlan(path)
+		_, err := a.project.ReadPlan(path)
 		if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "a GitHub token") ||
 			strings.Contains(err.Error(), plantedKey) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
 	writeFile(t, filepath.Join(project, ".manager", "config.yaml"), "no_worse: ['true', deploy "+plantedKey+"]\n")
-	a.Project = nil
+	a.project = nil
 	err := a.open()
 	if err == nil || !strings.Contains(err.Error(), "no_worse[1] holds a GitHub token") {
 		t.Errorf("%v", err)
@@ -102,15 +102,15 @@ func TestNetsAreHungUp(t *testing.T) {
 	checkRefusals(t, t.TempDir(), []refusedLine{{[]string{"no-such-" + plantedKey}, `"no-such-[redacted]"`}})
 	project := t.TempDir()
 	a, _, _ := testApp(t, project)
-	a.Args, a.Project = []string{"run", plantedKey}, nil
+	a.Args, a.project = []string{"run", plantedKey}, nil
 	err := a.open()
 	if err == nil {
-		err = a.Connect(t.Context())
+		err = a.project.Connect(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := a.Hold(t.Context(), false)
+	st, err := a.project.Hold(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestNetsAreHungUp(t *testing.T) {
 	if err := st.DB.Commit(t.Context(), state, state.TakeEvents()); err != nil {
 		t.Fatal(err)
 	}
-	client, err := a.Dial(t.Context())
+	client, err := a.project.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

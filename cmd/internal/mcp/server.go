@@ -19,8 +19,8 @@ import (
 )
 
 type server struct {
-	*project.Project
-	start func(ctx context.Context) (*project.Access, error)
+	project *project.Project
+	start   func(ctx context.Context) (*project.Access, error)
 }
 
 const (
@@ -40,7 +40,7 @@ const instructions = `manager runs tasks that are too big for one agent session:
 // New makes the MCP server. start starts the project's background server, which outlives this process; it is called if
 // none runs. version is manager's.
 func New(p *project.Project, start func(ctx context.Context) (*project.Access, error), version string) *mcp.Server {
-	s := &server{Project: p, start: start}
+	s := &server{project: p, start: start}
 	to := mcp.NewServer(&mcp.Implementation{Name: "manager", Version: version}, &mcp.ServerOptions{
 		Instructions: instructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // the list never changes
 	})

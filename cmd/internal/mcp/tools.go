@@ -31,9 +31,9 @@ func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 	case (strings.TrimSpace(in.Task) == "") == (in.Plan == ""):
 		return nil, errors.New("run needs a task or a plan, and not both: a plan has the task in it")
 	case in.Plan != "":
-		plan, doubts, err := s.CheckPlan("(given)", []byte(in.Plan))
+		plan, doubts, err := s.project.CheckPlan("(given)", []byte(in.Plan))
 		if err == nil {
-			err = s.Criteria(nil).Check(plan)
+			err = s.project.Criteria(nil).Check(plan)
 		}
 		if err == nil && len(plan.IntegrationGates)+len(plan.Generated) > 0 {
 			err = errors.New("integration_gates and generated are commands for the whole project: leave them out, and the user can" +
@@ -43,14 +43,14 @@ func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 			return nil, err
 		}
 		warnings = doubts
-		req.Plan, req.GatesApproved, req.AskPlan = plan, s.Config().AllowModelGates, s.needsUser(plan)
+		req.Plan, req.GatesApproved, req.AskPlan = plan, s.project.Config().AllowModelGates, s.needsUser(plan)
 	}
 	return s.handOver(ctx, req, warnings...)
 }
 
 // needsUser reports whether a plan has gates that need the user's approval.
 func (s *server) needsUser(plan *boulder.Plan) bool {
-	return !s.Config().AllowModelGates && slices.ContainsFunc(plan.SubTasks, func(t boulder.Spec) bool {
+	return !s.project.Config().AllowModelGates && slices.ContainsFunc(plan.SubTasks, func(t boulder.Spec) bool {
 		return len(t.Gates)+len(t.NoWorse) > 0
 	})
 }
@@ -65,11 +65,11 @@ type started struct {
 func (s *server) handOver(ctx context.Context, req project.Request, warnings ...yamlfile.Problem) (_ []any, err error) {
 	if req.Resume == "" {
 		req.Diverted = true
-		if req.Model, err = s.Model(); err != nil {
+		if req.Model, err = s.project.Model(); err != nil {
 			return nil, err
 		}
 	}
-	id, pid, err := s.HandOver(ctx, req, s.start)
+	id, pid, err := s.project.HandOver(ctx, req, s.start)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *server) look(
 	if err := requireName(ref); err != nil {
 		return nil, err
 	}
-	made, err := project.Look(ctx, s.Project, ref, of)
+	made, err := project.Look(ctx, s.project, ref, of)
 	if made == nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (s *server) look(
 
 // list lets an agent that lost a boulder_id find its boulder.
 func (s *server) list(ctx context.Context, _ struct{}) (items []any, err error) {
-	there, err := s.Read(ctx)
+	there, err := s.project.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,14 +115,14 @@ func (s *server) list(ctx context.Context, _ struct{}) (items []any, err error) 
 
 func (s *server) status(ctx context.Context, in boulderInput) ([]any, error) {
 	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
-		r, err := s.Recent(ctx, there, d)
+		r, err := s.project.Recent(ctx, there, d)
 		return view.NewStatus(r), err
 	})
 }
 
 func (s *server) report(ctx context.Context, in boulderInput) ([]any, error) {
 	return s.look(ctx, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error) {
-		return s.ReadReport(ctx, there, d)
+		return s.project.ReadReport(ctx, there, d)
 	})
 }
 
@@ -221,11 +221,11 @@ func (s *server) inTheWay(ctx context.Context, there *project.Access, d boulder.
 		return fmt.Errorf("the user has to agree to the new plan of boulder %s: ask them to type `manager resume %[1]s` in a"+
 			" terminal, or to open `manager ui`", d.Boulder.ID), nil
 	}
-	recent, err := s.Recent(ctx, there, d)
+	recent, err := s.project.Recent(ctx, there, d)
 	if err != nil {
 		return nil, err
 	}
-	if r := s.Report(recent); r.Spent() {
+	if r := s.project.Report(recent); r.Spent() {
 		return fmt.Errorf("it would stop again at once (%s): ask the user to type, with limits that they think right, `%s`",
 			cmp.Or(d.Boulder.Reason, "a budget is used up"), r.Resumed().Command), nil
 	}
@@ -244,13 +244,13 @@ func news(e boulder.Event) bool {
 func (s *server) blockers(ctx context.Context, in blockersInput) ([]any, error) {
 	var f blockers.Filter
 	if in.Boulder != "" {
-		d, err := s.Snapshot(ctx, in.Boulder)
+		d, err := s.project.Snapshot(ctx, in.Boulder)
 		if err != nil {
 			return nil, err
 		}
 		f.BoulderID = d.Boulder.ID
 	}
-	all, err := s.ListBlockers(ctx, f)
+	all, err := s.project.ListBlockers(ctx, f)
 	found := []any{}
 	for _, b := range all {
 		if in.All || b.Standing != blockers.Moot && b.Standing != blockers.Over {
@@ -261,7 +261,7 @@ func (s *server) blockers(ctx context.Context, in blockersInput) ([]any, error) 
 }
 
 func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
-	b, err := s.Blocker(ctx, in.Blocker)
+	b, err := s.project.Blocker(ctx, in.Blocker)
 	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(in.Answer)}
 	switch {
 	case errors.Is(err, blockers.ErrNotFound):
@@ -276,7 +276,7 @@ func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
 	case in.Skip:
 		how.Status = boulder.BlockerSkipped
 	}
-	answered, err := s.Settle(ctx, &b, how)
+	answered, err := s.project.SettleBlocker(ctx, &b, how)
 	if answered == nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func (s *server) answer(ctx context.Context, in answerInput) ([]any, error) {
 }
 
 func (s *server) note(ctx context.Context, in noteInput) ([]any, error) {
-	text := s.Clean("The note", strings.TrimSpace(in.Text))[0]
+	text := s.project.Clean("The note", strings.TrimSpace(in.Text))[0]
 	return s.order(ctx, in.Boulder, boulder.Order{Do: boulder.OrderNote, SubTaskID: in.SubTask, Text: text})
 }
 
@@ -296,7 +296,7 @@ func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any,
 	if err := cmp.Or(requireName(ref), o.Validate()); err != nil {
 		return nil, err
 	}
-	done, err := s.Order(ctx, func(there *project.Access) (boulder.Snapshot, boulder.Order, error) {
+	done, err := s.project.Order(ctx, func(there *project.Access) (boulder.Snapshot, boulder.Order, error) {
 		d, err := project.Get(ctx, there, ref)
 		if err == nil && d.Boulder.Status.Terminal() {
 			err = fmt.Errorf("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)
@@ -315,14 +315,14 @@ func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
 		return nil, err
 	}
 	var why error
-	r, err := project.Look(ctx, s.Project, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (*project.Reading, error) {
+	r, err := project.Look(ctx, s.project, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (*project.Reading, error) {
 		if !d.Boulder.Status.Terminal() {
 			var err error
 			if why, err = s.inTheWay(ctx, there, d); err != nil {
 				return nil, err
 			}
 		}
-		return s.Recent(ctx, there, d)
+		return s.project.Recent(ctx, there, d)
 	})
 	if err != nil {
 		return nil, err
@@ -334,7 +334,7 @@ func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
 	case why != nil:
 		return nil, why
 	case awaitsApproval(d):
-		req.Plan, req.GatesApproved, req.Model = &d.Revision.Plan, s.Config().AllowModelGates, d.Boulder.Model
+		req.Plan, req.GatesApproved, req.Model = &d.Revision.Plan, s.project.Config().AllowModelGates, d.Boulder.Model
 	}
 	return s.handOver(ctx, req)
 }
@@ -347,7 +347,7 @@ func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
 		return nil, fmt.Errorf("results do not land as %q from here, but in files or as a branch; see `manager land --help`", in.How)
 	}
-	l, err := s.Land(ctx, in.Boulder, how)
+	l, err := s.project.Land(ctx, in.Boulder, how)
 	if err != nil {
 		return nil, fmt.Errorf("land boulder %s: %w", in.Boulder, err)
 	}

@@ -75,7 +75,7 @@ func (m *model) fillLists() {
 	if m.seen.status != nil && m.seen.boulder == m.want.boulder {
 		for _, l := range tree(m.seen.SubTasks, width/20) {
 			of := place{m.want.boulder, m.seen.SubTasks[l.index].ID}
-			ids, lines = append(ids, of.task), append(lines, mark(of, m.seen.status.Line(m.paint, l.index, width-2, l.branch)))
+			ids, lines = append(ids, of.task), append(lines, mark(of, m.seen.status.Row(m.paint, l.index, width-2, l.branch)))
 		}
 	}
 	m.pane[onTasks].fill(lines, ids, m.want.task)
@@ -179,7 +179,7 @@ func (m *model) head() string {
 	if h := m.seen.Holder; h != nil {
 		who, trouble = fmt.Sprintf("process %d: %s", h.PID, text.Clip(h.Command, 40)), text.Prefixed("out of date: ", text.OneLine(h.Trouble))
 	}
-	return text.Truncate(text.JoinedBy("  ", m.paint.Bold(text.OneLine(filepath.Base(m.Dir()))),
+	return text.Truncate(text.JoinedBy("  ", m.paint.Bold(text.OneLine(filepath.Base(m.project.Dir()))),
 		m.paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.paint.Yellow(trouble), m.paint.Dim(who)), m.size.Width)
 }
 

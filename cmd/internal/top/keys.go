@@ -189,8 +189,8 @@ func (m *model) answer(all []report.Blocker, i int) {
 			return nil
 		}
 		return m.do(m.editor, func() (string, error) {
-			answered, err := m.Settle(m.ctx, &all[i], *how)
-			return view.Settled(answered, time.Now()), err
+			answered, err := m.project.SettleBlocker(m.ctx, &all[i], *how)
+			return view.SettledBlocker(answered, time.Now()), err
 		})
 	})
 }
@@ -204,7 +204,7 @@ func (m *model) note() {
 		if !complete {
 			return nil
 		}
-		o.Text = m.Clean("The note", typed)[0]
+		o.Text = m.project.Clean("The note", typed)[0]
 		return m.order(o, m.editor)
 	})
 }
@@ -229,7 +229,7 @@ func (m *model) order(o *order, typed *view.Editor) tea.Cmd {
 		if err := o.Validate(); err != nil {
 			return "", err
 		}
-		done, err := m.Order(m.ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
+		done, err := m.project.Order(m.ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
 			b, err := d.Get(m.ctx, o.boulder)
 			return b, o.Order, err
 		})

@@ -40,10 +40,10 @@ const (
 
 // model is the state of the screen. Only Update changes it; slow work runs in commands.
 type model struct {
-	*project.Project
-	ctx   context.Context
-	paint page.Paint
-	size  page.Size
+	project *project.Project
+	ctx     context.Context
+	paint   page.Paint
+	size    page.Size
 
 	want    place // at the cursors
 	seen    *reading
@@ -73,7 +73,7 @@ type order struct {
 
 // New makes the program. It reads the state on Init.
 func New(ctx context.Context, p *project.Project, paint page.Paint) tea.Model {
-	return &model{Project: p, ctx: ctx, paint: paint, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
+	return &model{project: p, ctx: ctx, paint: paint, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
 }
 
 // tickMsg is the version of the state, sent every [lookEvery].
@@ -89,7 +89,7 @@ type saidMsg struct {
 func (m *model) Init() tea.Cmd { return tea.Batch(m.look(), m.tick()) }
 
 func (m *model) tick() tea.Cmd {
-	return tea.Tick(lookEvery, func(time.Time) tea.Msg { return tickMsg(m.Version()) })
+	return tea.Tick(lookEvery, func(time.Time) tea.Msg { return tickMsg(m.project.Version()) })
 }
 
 // look reads the state. During another read it does nothing: Update reads again if the cursors have moved.
@@ -169,31 +169,31 @@ type reading struct {
 	asked place // that was to be read
 	place       // that was read
 	project.Reading
-	version string           // see [project.Project.Version]
-	items   []view.ListItem  // not archived, newest first
-	asks    []report.Blocker // that can still be answered, by urgency
-	status  *view.Status     // nil if there is no boulder, or it cannot be read
-	sub     *boulder.SubTask // at place, or nil
-	turns   []boulder.Turn   // of sub
-	said    []view.Said      // transcripts of sub
-	err     error            // what could not be read; the other fields are set
+	version string                   // see [project.Project.Version]
+	items   []view.ListItem          // not archived, newest first
+	asks    []report.Blocker         // that can still be answered, by urgency
+	status  *view.Status             // nil if there is no boulder, or it cannot be read
+	sub     *boulder.SubTask         // at place, or nil
+	turns   []boulder.Turn           // of sub
+	said    []view.SessionTranscript // transcripts of sub
+	err     error                    // what could not be read; the other fields are set
 }
 
 // read reads the state at a place. The log only grows, so events in the previous reading are not read again.
 func (m *model) read(ctx context.Context, at place, had *reading) *reading {
-	r := &reading{asked: at, place: at, version: m.Version(), Reading: project.Reading{Now: time.Now()}}
-	pending, asksErr := m.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	r := &reading{asked: at, place: at, version: m.project.Version(), Reading: project.Reading{Now: time.Now()}}
+	pending, asksErr := m.project.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	r.asks = view.WithoutMoot(pending)
 	stateErr := m.readState(ctx, r, had)
 	r.turns = boulder.Turns(r.Events, r.task)
 	var saidErr error
-	r.said, saidErr = view.ReadSaid(r.Boulder.Project, r.turns)
+	r.said, saidErr = view.ReadTranscripts(r.Boulder.Project, r.turns)
 	r.err = errors.Join(stateErr, asksErr, saidErr)
 	return r
 }
 
 func (m *model) readState(ctx context.Context, r, before *reading) error {
-	there, err := m.Read(ctx)
+	there, err := m.project.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (m *model) readState(ctx context.Context, r, before *reading) error {
 		had, last = before.Events, before.Events[n-1].Seq
 	}
 	more, eventsErr := there.Events(ctx, r.boulder, last, 0)
-	read := m.Reading(ctx, there, d, slices.Concat(had, more))
+	read := m.project.Reading(ctx, there, d, slices.Concat(had, more))
 	r.Reading, r.status = *read, view.NewStatus(read)
 	for _, t := range r.SubTasks {
 		if r.sub == nil || t.ID == r.asked.task {

@@ -102,7 +102,7 @@ func TestAnswer(t *testing.T) {
 	s.shows("there is no /what", "B1> /what")
 	s.press("esc", "a", "q: the release key", "enter")
 	s.shows(`Answered B1. "theme" continues with the answer`, "NOT hard blocker waits", "NOT B1>")
-	b, err := s.Blocker(t.Context(), "B1")
+	b, err := s.project.Blocker(t.Context(), "B1")
 	if err != nil || b.Answer != "q: the release key" {
 		t.Errorf("B1 has %q, %v", b.Answer, err)
 	}
@@ -175,7 +175,7 @@ func TestHoldsNothing(t *testing.T) {
 	one := sample.New(t, sample.ID)
 	one.Plan()
 	commit(t, dir, one)
-	_, cmd := s.Update(tickMsg(s.Version()))
+	_, cmd := s.Update(tickMsg(s.project.Version()))
 	if cmd == nil || !s.reading {
 		t.Fatal("the new boulder is not read")
 	}

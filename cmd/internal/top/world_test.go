@@ -84,7 +84,7 @@ func world(t *testing.T, dir string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	line, err := json.Marshal(executor.Line{Type: "text", Text: "migrated it " + hostile})
+	line, err := json.Marshal(executor.TranscriptLine{Type: "text", Text: "migrated it " + hostile})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,8 +223,8 @@ func ParseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
 	return answer, nil
 }
 
-// Settled says what happened to an answer and what follows; empty if r is nil, as then the answer was not accepted.
-func Settled(r *project.Answered, now time.Time) string {
+// SettledBlocker says what happened to an answer and what follows; empty if r is nil, as then the answer was not accepted.
+func SettledBlocker(r *project.Answered, now time.Time) string {
 	did, with := "Answered", "with the answer"
 	switch {
 	case r == nil:

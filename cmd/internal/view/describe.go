@@ -27,8 +27,8 @@ const (
 	stepDecision = "decision" // what followed: decision, reason, remaining, next, uncounted, by, replaced_by
 )
 
-// Step describes an event. Its kind, empty outside of the chain of [Why], decides which fields after Turn are set.
-type Step struct {
+// Entry describes an event. Its kind, empty outside of the chain of [Why], decides which fields after Turn are set.
+type Entry struct {
 	Step    string    `json:"step"`
 	Time    time.Time `json:"time"`
 	Attempt int       `json:"attempt,omitempty"`
@@ -72,9 +72,9 @@ type Step struct {
 const inPicture = "·"
 
 // Describe returns the description of an event.
-func Describe(e boulder.Event) Step {
+func Describe(e boulder.Event) Entry {
 	of := boulder.AttemptOf(e.Body)
-	s := Step{Time: e.Time, SubTask: of.SubTaskID, Attempt: of.Attempt}
+	s := Entry{Time: e.Time, SubTask: of.SubTaskID, Attempt: of.Attempt}
 	switch b := e.Body.(type) {
 	case boulder.Created:
 		s.say("", "created: %s", b.Boulder.Task)
@@ -85,7 +85,7 @@ func Describe(e boulder.Event) Step {
 			text.Plural(len(b.SubTasks), "sub-task"))
 	case boulder.StatusChanged: // synthesizing gets no line: the event right after it says more
 		s.say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", Stated(string(b.Status), b.Reason))
-	case boulder.TakenUp:
+	case boulder.Resumed:
 		s.say("", "resumed by another process")
 	case boulder.ClockMoved:
 		s.say("", "the clock jumped ahead by %s: the machine slept, or the clock was set", text.Elapsed(b.By))
@@ -133,16 +133,16 @@ func Describe(e boulder.Event) Step {
 	return s
 }
 
-func (s *Step) say(sign, format string, args ...any) {
+func (s *Entry) say(sign, format string, args ...any) {
 	s.sign, s.Line = sign, fmt.Sprintf(format, args...)
 }
 
-func (s *Step) decide(decision, reason, sign, format string, args ...any) {
+func (s *Entry) decide(decision, reason, sign, format string, args ...any) {
 	s.Step, s.Decision, s.Reason = stepDecision, decision, reason
 	s.say(sign, format, args...)
 }
 
-func (s *Step) ofAttempt(body boulder.Body) {
+func (s *Entry) ofAttempt(body boulder.Body) {
 	switch b := body.(type) {
 	case boulder.Starting:
 		s.Step = stepAttempt
@@ -211,7 +211,7 @@ func (s *Step) ofAttempt(body boulder.Body) {
 	}
 }
 
-func (s *Step) ofSubTask(body boulder.Body) {
+func (s *Entry) ofSubTask(body boulder.Body) {
 	switch b := body.(type) {
 	case boulder.Continuation:
 		s.Turn, s.Remaining, s.Next, s.Until = b.Turn-1, b.Remaining, b.Turn, b.NotBefore

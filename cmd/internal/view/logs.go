@@ -40,7 +40,7 @@ type Transcript struct {
 }
 
 // NewTranscript makes a Transcript for the stream o. turns are the turns of the sub-task.
-func NewTranscript(o page.Out, verbose bool, of Said, turns []boulder.Turn) *Transcript {
+func NewTranscript(o page.Out, verbose bool, of SessionTranscript, turns []boulder.Turn) *Transcript {
 	v := &Transcript{o: o, verbose: verbose, path: of.Path, sent: map[string][]string{}}
 	sent := func(prompt, format string, args ...any) {
 		prompt = strings.TrimSpace(strings.ToValidUTF8(prompt, "\uFFFD"))
@@ -74,7 +74,7 @@ func (v *Transcript) senderOf(prompt string) string {
 }
 
 // Tell formats a line of the transcript for people, with further lines indented. It returns "" for a redundant one.
-func (v *Transcript) Tell(l executor.Line) string {
+func (v *Transcript) Tell(l executor.TranscriptLine) string {
 	switch l.Type {
 	case "prompt":
 		return v.o.Cyan(v.senderOf(l.Text)) + v.below(l.Text, promptShown, false)
@@ -160,24 +160,24 @@ func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut st
 	return lines, text.JoinedBy(", ", cut, text.If(long, "long lines"))
 }
 
-// Said is the transcript of an attempt's session.
-type Said struct {
+// SessionTranscript is the transcript of an attempt's session.
+type SessionTranscript struct {
 	Attempt int
 	Path    string // of the transcript, relative to the project
-	Lines   []executor.Line
+	Lines   []executor.TranscriptLine
 }
 
-// ReadSaid reads the transcripts that the turns of one sub-task name, one for each attempt: that of its newest turn has
+// ReadTranscripts reads the transcripts that the turns of one sub-task name, one for each attempt: that of its newest turn has
 // the whole session. With an error it returns what could be read.
-func ReadSaid(project string, turns []boulder.Turn) (all []Said, err error) {
+func ReadTranscripts(project string, turns []boulder.Turn) (all []SessionTranscript, err error) {
 	for _, t := range slices.Backward(turns) {
-		read := slices.ContainsFunc(all, func(s Said) bool { return s.Attempt == t.Attempt })
+		read := slices.ContainsFunc(all, func(s SessionTranscript) bool { return s.Attempt == t.Attempt })
 		if read || t.Evidence == nil || t.Evidence.Transcript == "" {
 			continue
 		}
 		lines, readErr := ReadTranscript(project, t.Evidence.Transcript)
 		if err = errors.Join(err, readErr); len(lines) > 0 { // else the file is on the machine that ran the turn
-			all = append(all, Said{t.Attempt, t.Evidence.Transcript, lines})
+			all = append(all, SessionTranscript{t.Attempt, t.Evidence.Transcript, lines})
 		}
 	}
 	slices.Reverse(all)
@@ -185,10 +185,10 @@ func ReadSaid(project string, turns []boulder.Turn) (all []Said, err error) {
 }
 
 // parseTranscript skips lines that cannot be parsed.
-func parseTranscript(r io.Reader) (lines []executor.Line, err error) {
+func parseTranscript(r io.Reader) (lines []executor.TranscriptLine, err error) {
 	data, err := io.ReadAll(r)
 	for line := range bytes.Lines(data) {
-		var l executor.Line
+		var l executor.TranscriptLine
 		if json.Unmarshal(line, &l) == nil && l.Type != "" {
 			lines = append(lines, l)
 		}
@@ -201,7 +201,7 @@ const RunsDir = ".manager/runs"
 
 // ReadTranscript reads a transcript by its path relative to the project. Records are not trusted: a path that leaves
 // .manager/runs, also through a symbolic link, is not opened. A missing file gives no lines and no error.
-func ReadTranscript(project, name string) (lines []executor.Line, err error) {
+func ReadTranscript(project, name string) (lines []executor.TranscriptLine, err error) {
 	rel, err := filepath.Rel(RunsDir, filepath.FromSlash(name))
 	if err == nil {
 		var f *os.File

@@ -37,7 +37,7 @@ func NewOrder(done *project.Ordered) *Order {
 	b := after.Boulder
 	r := &Order{
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
-		Freed: []string{}, Left: b.Left, tally: b.Tally,
+		Freed: []string{}, Left: b.LeftSessions, tally: b.Tally,
 	}
 	atWork, was := map[string]bool{}, map[string]boulder.SubTaskStatus{}
 	if holder.Has(b.ID) {

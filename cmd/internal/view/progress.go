@@ -123,15 +123,15 @@ type row struct {
 	Turn          int                   `json:"turn,omitempty"`
 	SessionID     string                `json:"session_id,omitempty"`
 
-	Waiting    *orchestrator.Wait  `json:"waiting,omitempty"`  // for a slot: place in line and reason
-	Stopped    bool                `json:"stopped,omitempty"`  // its turn continues after the pause
-	Activity   string              `json:"activity,omitempty"` // last sign of life of the running turn
-	Checkpoint *boulder.Checkpoint `json:"checkpoint,omitempty"`
-	Blockers   []boulder.Blocker   `json:"blockers,omitempty"` // oldest first
-	ElapsedMS  int64               `json:"elapsed_ms"`         // of all attempts together
-	Usage      boulder.Usage       `json:"usage"`
-	Summary    string              `json:"summary,omitempty"`
-	OutputData string              `json:"output_data,omitempty"`
+	Waiting    *orchestrator.WaitingAttempt `json:"waiting,omitempty"`  // for a slot: place in line and reason
+	Stopped    bool                         `json:"stopped,omitempty"`  // its turn continues after the pause
+	Activity   string                       `json:"activity,omitempty"` // last sign of life of the running turn
+	Checkpoint *boulder.Checkpoint          `json:"checkpoint,omitempty"`
+	Blockers   []boulder.Blocker            `json:"blockers,omitempty"` // oldest first
+	ElapsedMS  int64                        `json:"elapsed_ms"`         // of all attempts together
+	Usage      boulder.Usage                `json:"usage"`
+	Summary    string                       `json:"summary,omitempty"`
+	OutputData string                       `json:"output_data,omitempty"`
 
 	doing
 	Now     string           `json:"-"` // what it waits for, or does
@@ -153,7 +153,7 @@ func (p *Progress) rows(limits orchestrator.Limits, others []boulder.Snapshot, n
 	for _, t := range p.State.SubTasks {
 		done[t.ID] = t.Status == boulder.SubTaskCompleted || t.Status == boulder.SubTaskSkipped
 	}
-	var waits []orchestrator.Wait
+	var waits []orchestrator.WaitingAttempt
 	if !p.broken && b.Status == boulder.Running {
 		waits = orchestrator.Waiting(p.State, limits, now, heldBy(others))
 	}
@@ -203,7 +203,7 @@ func (p *Progress) rows(limits orchestrator.Limits, others []boulder.Snapshot, n
 // stopped reports whether a live attempt of a paused boulder was stopped by the pause, or by a fault before it. An
 // attempt that was just resumed after a fault, and whose session is still being looked up, cannot be told apart.
 func stopped(paused bool, a *boulder.Attempt) bool {
-	return paused && a.Status.Live() && a.TakenAt.IsZero() && a.TurnedAway()
+	return paused && a.Status.Live() && a.RunningSince.IsZero() && a.Delayed()
 }
 
 // idle reports whether the sub-task waits, for its first attempt or a further one.

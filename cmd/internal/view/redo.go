@@ -75,13 +75,13 @@ func NewRedo(before *boulder.Snapshot, r boulder.Redoing, dryRun bool) *Redo {
 			}
 		case was.Status != boulder.SubTaskCompleted:
 			continue
-		case t.Standing == boulder.StandingPerhaps:
+		case t.Reuse == boulder.ReusePerhaps:
 			row.Do, row.Why = "perhaps", "kept if "+needed(r.After, t)+" the same"
 		case t.Generation > was.Generation:
 			row.Do, row.Why = "redo", reasonText(t.Earlier.Reasons)
-		case t.Standing == boulder.StandingKept && !slices.Contains(r.Moved, t.ID):
+		case t.Reuse == boulder.ReuseKept && !slices.Contains(r.Moved, t.ID):
 			row.Why = "you want no dependents redone"
-		case t.Standing == boulder.StandingKept:
+		case t.Reuse == boulder.ReuseKept:
 			row.Why += "; its change is applied and tested again"
 		}
 		v.SubTasks = append(v.SubTasks, row)

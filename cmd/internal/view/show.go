@@ -79,8 +79,8 @@ func (s *Show) Print(o page.Out) {
 	if b.Status == boulder.Paused {
 		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+b.ID))
 	}
-	o.Fields(1, "left at work", leftText(b.Left), "in place", b.Line.InPlace)
-	if l := b.Line.Landed; l != nil {
+	o.Fields(1, "left at work", leftText(b.LeftSessions), "in place", b.Trunk.InPlace)
+	if l := b.Trunk.Landed; l != nil {
 		o.Field(1, "results", Landed(*l))
 	} else if b.Unlanded() {
 		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+b.ID+" --dry-run --files"))
@@ -329,7 +329,7 @@ func (r *Receipt) bound(d boulder.Snapshot, total int) {
 	open := map[string]bool{} // chains of a sub-task and its replacements, by the id of the first
 	for _, t := range d.SubTasks {
 		if !t.Status.Terminal() && !d.Boulder.Status.Terminal() {
-			open[cmp.Or(t.Line, t.ID)] = true
+			open[cmp.Or(t.Origin, t.ID)] = true
 		}
 	}
 	for _, t := range d.SubTasks {

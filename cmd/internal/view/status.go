@@ -46,16 +46,16 @@ type Status struct {
 	SubTasks    []row                 `json:"sub_tasks"`          // in plan order
 
 	now     time.Time
-	written string      // the answer that a model wrote
-	resumed report.Step // how to continue
-	copied  bool        // a copy of a boulder on Engine, which cannot be reached from here
+	written string          // the answer that a model wrote
+	resumed report.NextStep // how to continue
+	copied  bool            // a copy of a boulder on Engine, which cannot be reached from here
 }
 
 // NewStatus makes the status of a boulder.
 func NewStatus(r *project.Reading) *Status {
 	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-project.Newest):]
 	s := &Status{
-		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.Left,
+		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.LeftSessions,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, LedgerModel: b.LedgerModel,
 		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Answer: b.Answer, Summary: b.Summary,
 		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,

@@ -127,8 +127,8 @@ func (t *tasks) lines(rows ...row) []string {
 	return table(t.width, columns, cells)
 }
 
-// Line draws sub-task i and its activity, with branch of a tree in front, in at most width columns.
-func (s *Status) Line(p page.Paint, i, width int, branch string) string {
+// Row draws sub-task i and its activity, with branch of a tree in front, in at most width columns.
+func (s *Status) Row(p page.Paint, i, width int, branch string) string {
 	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
 	for _, r := range s.SubTasks {
 		t.labelWidth = max(t.labelWidth, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))

@@ -21,7 +21,7 @@ type Why struct {
 	SubTask       boulder.SubTask `json:"sub_task"`
 	// GatesFrom maps inherited gates to the superseded sub-task that they come from.
 	GatesFrom map[string]string `json:"gates_from,omitempty"`
-	Chain     []Step            `json:"chain"`         // in chronological order
+	Chain     []Entry           `json:"chain"`         // in chronological order
 	Now       string            `json:"now,omitempty"` // what it does or waits for; empty if it is over
 
 	detail boulder.Snapshot
@@ -34,7 +34,7 @@ func NewWhy(of *project.Reading, t *boulder.SubTask) *Why {
 	d, running := of.Snapshot, of.Running()
 	w := &Why{
 		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, Running: running, SubTask: *t,
-		GatesFrom: map[string]string{}, Chain: []Step{}, detail: d,
+		GatesFrom: map[string]string{}, Chain: []Entry{}, detail: d,
 	}
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
 		if from := d.Boulder.GateOrigin(t, d.SubTasks, gate); from != "" {

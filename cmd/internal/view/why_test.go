@@ -34,7 +34,7 @@ func TestWhyIsWholeAndInOrder(t *testing.T) {
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if !slices.IsSortedFunc(w.Chain, func(a, b Step) int { return a.Time.Compare(b.Time) }) {
+	if !slices.IsSortedFunc(w.Chain, func(a, b Entry) int { return a.Time.Compare(b.Time) }) {
 		t.Error("the chain is not in order of time")
 	}
 }

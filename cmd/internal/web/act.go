@@ -30,7 +30,7 @@ func back(r *http.Request) string {
 
 func (s *Site) answer(r *http.Request) (said string, err error) {
 	ctx := r.Context()
-	b, err := s.Blocker(ctx, r.PathValue("blocker"))
+	b, err := s.project.Blocker(ctx, r.PathValue("blocker"))
 	if err != nil {
 		return "", err
 	}
@@ -48,8 +48,8 @@ func (s *Site) answer(r *http.Request) (said string, err error) {
 	if how.Status == boulder.BlockerAnswered && how.Answer == "" && !how.Allowed {
 		return "", errors.New("nothing was sent: write an answer, or continue without one")
 	}
-	answered, err := s.Settle(ctx, &b, how)
-	return view.Settled(answered, time.Now()), err
+	answered, err := s.project.SettleBlocker(ctx, &b, how)
+	return view.SettledBlocker(answered, time.Now()), err
 }
 
 func (s *Site) order(r *http.Request) (said string, err error) {
@@ -57,7 +57,7 @@ func (s *Site) order(r *http.Request) (said string, err error) {
 	do, now, _ := strings.Cut(r.PostFormValue("do"), " ")
 	o := boulder.Order{Do: boulder.OrderKind(do), SubTaskID: r.PostFormValue("task"), Now: now == "now"}
 	if o.Do == boulder.OrderNote {
-		o.Text = s.Clean("The note", strings.TrimSpace(r.PostFormValue("text")))[0]
+		o.Text = s.project.Clean("The note", strings.TrimSpace(r.PostFormValue("text")))[0]
 	}
 	if o.Do == boulder.OrderApprove || o.Do == boulder.OrderDecline {
 		o.Hash = r.PostFormValue("hash")
@@ -71,8 +71,8 @@ func (s *Site) order(r *http.Request) (said string, err error) {
 		return "", fmt.Errorf("there is no order %q here", o.Do)
 	case o.Do == boulder.OrderKeep:
 		var d boulder.Snapshot
-		if d, err = s.Snapshot(ctx, id); err == nil {
-			o, err = s.KeepOrder(ctx, &d, o.SubTaskID)
+		if d, err = s.project.Snapshot(ctx, id); err == nil {
+			o, err = s.project.KeepOrder(ctx, &d, o.SubTaskID)
 		}
 	}
 	switch err = cmp.Or(err, o.Validate()); {
@@ -88,7 +88,7 @@ func (s *Site) order(r *http.Request) (said string, err error) {
 
 // carryOut carries out an order. After an approval or a refusal the boulder continues if a server runs.
 func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said string, err error) {
-	done, err := s.Order(ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
+	done, err := s.project.Order(ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
 		b, err := d.Get(ctx, id)
 		return b, o, err
 	})
@@ -112,7 +112,7 @@ func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said s
 // order itself. It starts no process: only the user can say where and with which settings.
 func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	command := fmt.Errorf("no process is there that could continue it: type `manager resume %s` in a terminal", id)
-	there, err := s.Dial(ctx)
+	there, err := s.project.Dial(ctx)
 	if err != nil {
 		return "", command
 	}
@@ -132,7 +132,7 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 }
 
 func (s *Site) land(r *http.Request) (*Page, error) {
-	l, err := s.Land(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
+	l, err := s.project.Land(r.Context(), r.PathValue("id"), project.Land{How: boulder.LandedFiles, DryRun: true})
 	b := l.Of.Boulder
 	if b.ID == "" {
 		return nil, err
@@ -153,7 +153,7 @@ func (s *Site) landNow(r *http.Request) (said string, err error) {
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
 		return "", errors.New("from here, results land in your files or as a branch: see `manager land --help`")
 	}
-	l, err := s.Land(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
+	l, err := s.project.Land(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
 	if err != nil {
 		return "", err
 	}
@@ -173,7 +173,7 @@ func (s *Site) prepareRedo(r *http.Request) (b boulder.Snapshot, what project.Re
 	if task := r.FormValue("task"); task != "" {
 		what.SubTasks = map[string][]boulder.Reason{task: {boulder.ReasonAsked}}
 	}
-	redo, err = s.PrepareRedo(r.Context(), read.Reading, what)
+	redo, err = s.project.PrepareRedo(r.Context(), read.Reading, what)
 	return read.Snapshot, what, redo, err
 }
 
@@ -211,7 +211,7 @@ func (s *Site) redoNow(r *http.Request) (said string, err error) {
 	if redo.Anew != "" {
 		return s.fork(ctx, &b, redo)
 	}
-	said, err = s.OrderRedo(ctx, &b, redo.Order)
+	said, err = s.project.OrderRedo(ctx, &b, redo.Order)
 	if err == nil && said == "" {
 		if said, err = s.resume(ctx, id); err != nil {
 			said = "It is redone when the boulder continues:"
@@ -224,7 +224,7 @@ func (s *Site) redoNow(r *http.Request) (said string, err error) {
 func (s *Site) fork(ctx context.Context, b *boulder.Snapshot, redo *boulder.Redoing) (said string, err error) {
 	command := fmt.Errorf("a new boulder has to redo it, and no process is there that could run it: type `manager redo %s -b %s`"+
 		" in a terminal", strings.Join(redo.Order.Redone.SubTasks, " "), b.Boulder.ID)
-	there, err := s.Dial(ctx)
+	there, err := s.project.Dial(ctx)
 	if err != nil {
 		return "", command
 	}

@@ -91,7 +91,7 @@ func metersOf(r *reading) (all []meter) {
 
 const fed = 60
 
-func feed(r *reading) (all []view.Step) {
+func feed(r *reading) (all []view.Entry) {
 	for _, e := range slices.Backward(r.Events) {
 		if told := view.Describe(e); told.Line != "" {
 			all = append(all, told)
@@ -112,7 +112,7 @@ func (s *Site) report(r *http.Request) (*Page, error) {
 	p := s.page("Report: "+text.Clip(b.Task, 70), "")
 	p.Event = b.Seq
 	p.add("crumbs", "", s.html("crumbs", b))
-	p.add("report", "", printed(func(o page.Out) { view.PrintReport(o, s.Report(read.Reading)) }))
+	p.add("report", "", printed(func(o page.Out) { view.PrintReport(o, s.project.Report(read.Reading)) }))
 	return s.unread(p, err), nil
 }
 
@@ -209,7 +209,7 @@ type saidLine struct {
 }
 
 func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
-	read, err := view.ReadSaid(dir, turns)
+	read, err := view.ReadTranscripts(dir, turns)
 	for _, of := range read {
 		told, one := view.NewTranscript(page.HTML(nil), true, of, turns), said{Attempt: of.Attempt}
 		for _, line := range of.Lines {
@@ -227,7 +227,7 @@ func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snap
 	r, err := s.readRest(ctx, there, d, false)
 	p := s.page(text.Clip(d.Boulder.Task, 80), "")
 	p.Frozen, p.Style = true, template.CSS(s.style)
-	p.add("report", "", printed(func(o page.Out) { view.PrintReport(o, s.Report(r.Reading)) }))
+	p.add("report", "", printed(func(o page.Out) { view.PrintReport(o, s.project.Report(r.Reading)) }))
 	s.addBoulder(ctx, p, r, func(id string) string { return "#t-" + id })
 	for _, t := range r.SubTasks {
 		s.addWhy(p, r, t)
@@ -236,7 +236,7 @@ func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snap
 }
 
 func (s *Site) download(w http.ResponseWriter, r *http.Request) {
-	content, err := project.Look(r.Context(), s.Project, r.PathValue("id"), s.Freeze)
+	content, err := project.Look(r.Context(), s.project, r.PathValue("id"), s.Freeze)
 	if content == "" { // else the file says what it lacks
 		http.Error(w, err.Error(), statusOf(err))
 		return

@@ -100,7 +100,7 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 		case boulder.Synthesizing:
 			l.begin(at, "gate", "gates on the final files, and the answer")
 		}
-	case boulder.TakenUp:
+	case boulder.Resumed:
 		l.end(at, "until another process resumed it")
 	case boulder.Starting:
 		if l.end(at, ""); at.Sub(queued[b.AttemptRef]) >= time.Second {

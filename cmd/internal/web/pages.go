@@ -97,7 +97,7 @@ type reading struct {
 // read reads a boulder, partially if it also returns an error. With quick, only the newest events of a long log are
 // read, unless it is cached.
 func (s *Site) read(ctx context.Context, id string, quick bool) (*reading, error) {
-	there, err := s.Read(ctx)
+	there, err := s.project.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s *Site) readRest(ctx context.Context, there *project.Access, d boulder.Sn
 	} else {
 		events, err = s.events(ctx, there, d.Boulder)
 	}
-	r := &reading{s.Reading(ctx, there, d, events), cut}
+	r := &reading{s.project.Reading(ctx, there, d, events), cut}
 	return r, err
 }
 
@@ -167,8 +167,8 @@ func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *r
 
 func (s *Site) needs(r *http.Request) (*Page, error) {
 	p, ctx, now := s.page("Needs you", "/"), r.Context(), time.Now()
-	placed, err := s.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
-	there, listErr := s.Read(ctx)
+	placed, err := s.project.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	there, listErr := s.project.Read(ctx)
 	if listErr != nil {
 		return nil, listErr
 	}
@@ -221,7 +221,7 @@ const listed = 100
 
 func (s *Site) list(r *http.Request) (*Page, error) {
 	p, ctx, now := s.page("Boulders", "/boulders"), r.Context(), time.Now()
-	there, err := s.Read(ctx)
+	there, err := s.project.Read(ctx)
 	if err != nil {
 		return nil, err
 	}

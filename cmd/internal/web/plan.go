@@ -32,7 +32,7 @@ func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, ba
 		plan, shown = d.Revision.Plan, s.preview(ctx, b, &d.Revision.Plan, taskledger.Warnings(&d.Revision.Plan))
 	} else {
 		proposal := orchestrator.Proposal(*d)
-		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal, taskledger.KnownCommands(s.Dir())) })
+		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal, taskledger.KnownCommands(s.project.Dir())) })
 	}
 	all, _ := taskledger.Format(&plan) // cannot fail: the plan was parsed, or made here
 	p.add("agree-"+b.ID, "", s.html("agree", map[string]any{
@@ -43,10 +43,10 @@ func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, ba
 // preview renders a plan as the terminal does before it asks for approval.
 func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Plan, warnings []yamlfile.Problem) template.HTML {
 	return printed(func(o page.Out) {
-		view.Plan(o, plan, taskledger.KnownCommands(s.Dir()))
+		view.Plan(o, plan, taskledger.KnownCommands(s.project.Dir()))
 		view.Warnings(o, warnings)
 		view.Decided(o, plan, b.DoneWhen, b.Checks)
-		view.Expected(o, plan, s.Config().Limits, b.Budget, s.Earlier(ctx))
+		view.Expected(o, plan, s.project.Config().Limits, b.Budget, s.project.Earlier(ctx))
 	})
 }
 
@@ -69,13 +69,13 @@ type problem struct {
 
 func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
 	if id == "" {
-		data, err := os.ReadFile(s.PlanPath())
+		data, err := os.ReadFile(s.project.PlanPath())
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 		return &draft{Text: string(data), Hash: fmt.Sprintf("%x", sha256.Sum256(data)), Action: "/plan"}, err
 	}
-	d, err := s.Snapshot(ctx, id)
+	d, err := s.project.Snapshot(ctx, id)
 	switch {
 	case err != nil:
 		return nil, err
@@ -89,9 +89,9 @@ func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
 // take puts the user's text into the draft, with its problems. It returns nil if the text is not a valid plan.
 func (s *Site) take(ctx context.Context, d *draft, text string) *boulder.Plan {
 	d.Text = text
-	plan, warnings, err := s.CheckPlan("the plan", []byte(text))
+	plan, warnings, err := s.project.CheckPlan("the plan", []byte(text))
 	if err == nil {
-		done := s.Criteria(nil)
+		done := s.project.Criteria(nil)
 		if d.B != nil {
 			done = project.Criteria{Words: d.B.DoneWhen, Checks: d.B.Checks}
 		}
@@ -159,7 +159,7 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	case d.Hash != hash:
 		err = errors.New("it was changed since you opened it: copy what you wrote, and open it again")
 	case d.B == nil:
-		said, err = "Saved "+s.PlanPath()+". Run it with: manager run", s.SavePlan([]byte(text))
+		said, err = "Saved "+s.project.PlanPath()+". Run it with: manager run", s.project.SavePlan([]byte(text))
 	default:
 		said, err = s.carryOut(ctx, id, boulder.Order{Do: boulder.OrderApprove, Hash: hash, Plan: plan})
 	}

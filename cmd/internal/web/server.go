@@ -40,7 +40,7 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect
 
 // Site serves the pages of a project.
 type Site struct {
-	*project.Project
+	project   *project.Project
 	log       *slog.Logger
 	public    *url.URL // of the tunnel; nil: none
 	templates *template.Template
@@ -57,7 +57,7 @@ type Site struct {
 // NewSite makes a Site. public is the address of the user's tunnel to it, as https://host; empty: none.
 func NewSite(p *project.Project, public string, logger *slog.Logger) (*Site, error) {
 	s := &Site{
-		Project: p, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), templates: templates(),
+		project: p, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), templates: templates(),
 		changes: &changes{next: make(chan struct{}), made: map[string]func() (*Page, error){}}, logs: map[string][]boulder.Event{},
 		links: map[[sha256.Size]byte]time.Time{}, sessions: map[[sha256.Size]byte]*string{},
 	}
@@ -90,7 +90,7 @@ func (s *Site) Serve(ctx context.Context, port uint16, ready func()) error {
 		BaseContext: func(net.Listener) context.Context { return ctx }, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	group.Go(func() error {
-		s.changes.watch(ctx, s.Version)
+		s.changes.watch(ctx, s.project.Version)
 		return nil
 	})
 	group.Go(func() error {
@@ -229,7 +229,7 @@ func (s *Site) session(r *http.Request) *string {
 }
 
 func (s *Site) page(title, here string) *Page {
-	return &Page{Title: title, Here: here, Project: filepath.Base(s.Dir())}
+	return &Page{Title: title, Here: here, Project: filepath.Base(s.project.Dir())}
 }
 
 // streams reports whether the page's script asks for updates.

@@ -208,7 +208,7 @@ func TestTimeBudgetWakes(t *testing.T) {
 	feed(t, s, epoch, boulder.BudgetSet{Budget: boulder.Budget{Time: boulder.Duration(time.Minute)}})
 	feed(t, s, epoch.Add(10*time.Second), boulder.StatusChanged{Status: boulder.Paused})
 	resumed := epoch.Add(time.Hour)
-	feed(t, s, resumed, boulder.TakenUp{}, boulder.StatusChanged{Status: boulder.Running})
+	feed(t, s, resumed, boulder.Resumed{}, boulder.StatusChanged{Status: boulder.Running})
 	got := Compute(s, DefaultLimits(), resumed)
 	if want := (Wake{At: resumed.Add(38*time.Second + time.Millisecond)}); got[len(got)-1] != want {
 		t.Errorf("got %v, want %v at its end: the warning at 80 %%", got, want)

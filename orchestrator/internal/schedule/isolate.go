@@ -69,7 +69,7 @@ const maxConflicts = 2
 
 // integrate adds one complete result at a time to the tip, in the order in which they were finished, then of the plan.
 func (c *computing) integrate(o *boulder.Open) Action {
-	switch now := c.s.Boulder.Line.Integrating; {
+	switch now := c.s.Boulder.Trunk.Integrating; {
 	case o.SubTask.Work == "":
 		return complete(o) // no tool was called
 	case o.Turn.Conflict != nil:
@@ -80,7 +80,7 @@ func (c *computing) integrate(o *boulder.Open) Action {
 		return nil
 	}
 	return boulder.Integrating{
-		AttemptRef: o.Attempt.AttemptRef, Tip: c.s.Boulder.Line.Tip, Result: o.SubTask.Work, At: o.Turn.EndedAt,
+		AttemptRef: o.Attempt.AttemptRef, Tip: c.s.Boulder.Trunk.Tip, Result: o.SubTask.Work, At: o.Turn.EndedAt,
 	}
 }
 

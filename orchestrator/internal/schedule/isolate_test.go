@@ -33,7 +33,7 @@ func TestIsolate(t *testing.T) {
 		"one of each model":   {boulder.IsolationAuto, []boulder.Spec{{ID: "a", Model: "p/one"}, {ID: "b", Model: "p/two"}}, true},
 	} {
 		s := begun(t, c.plan...)
-		s.Boulder.Isolation, s.Boulder.Line = c.isolation, boulder.Line{Base: "c0", Tip: "c0", Trial: true}
+		s.Boulder.Isolation, s.Boulder.Trunk = c.isolation, boulder.Trunk{Base: "c0", Tip: "c0", Trial: true}
 		got := Compute(s, one, epoch)
 		if c.slots {
 			if d := cmp.Diff([]Action{Try{}}, got); d != "" {
@@ -42,7 +42,7 @@ func TestIsolate(t *testing.T) {
 			continue
 		}
 		applyAll(t, s, epoch, got)
-		if l := s.Boulder.Line; s.Boulder.Isolated() || l.InPlace != "no two sub-tasks can be at work at once" {
+		if l := s.Boulder.Trunk; s.Boulder.Isolated() || l.InPlace != "no two sub-tasks can be at work at once" {
 			t.Errorf("%s: %+v", name, l)
 		}
 		if kindsOf(Compute(s, one, epoch)) == "" {
@@ -57,7 +57,7 @@ func TestAfterConflict(t *testing.T) {
 	t.Parallel()
 	l := DefaultLimits()
 	l.Stalls, l.Attempts, l.Replans = 1, 1, 0
-	head := boulder.Boulder{ID: "b1", Line: boulder.Line{Base: "c0", Tip: "c0"}}
+	head := boulder.Boulder{ID: "b1", Trunk: boulder.Trunk{Base: "c0", Tip: "c0"}}
 	s := begunWith(t, head, boulder.Spec{ID: "a", Gates: []string{"test"}})
 	red := boulder.Gate{Command: "test", ExitCode: 1}
 	incomplete := func(at boulder.AttemptRef, turn int) {

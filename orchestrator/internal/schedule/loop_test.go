@@ -325,7 +325,7 @@ func TestLoopGetsMoreTurns(t *testing.T) {
 	if _, can := Unpark(r.s, r.s.SubTask("1")); can {
 		t.Error("it goes on without more turns")
 	}
-	r.apply(boulder.TakenUp{Iterations: 4})
+	r.apply(boulder.Resumed{Iterations: 4})
 	unparked, can := Unpark(r.s, r.s.SubTask("1"))
 	if !can {
 		t.Fatal("it does not go on with more turns")

@@ -158,7 +158,7 @@ func TestAskReplan(t *testing.T) {
 			t.Fatalf("after fault %d, got %s, want %s", i+1, kinds, want)
 		}
 		if i == 0 { // a resume resets wait and faults
-			feed(t, s, epoch, boulder.TakenUp{})
+			feed(t, s, epoch, boulder.Resumed{})
 			feed(t, s, epoch, boulder.PlanTrouble{NotBefore: epoch})
 		} else {
 			r := *s.Boulder.Replan
@@ -166,7 +166,7 @@ func TestAskReplan(t *testing.T) {
 			s.Boulder.Replan = &r
 		}
 	}
-	feed(t, s, epoch, boulder.TakenUp{},
+	feed(t, s, epoch, boulder.Resumed{},
 		boulder.Cooled{Model: ledgerModel, Cooldown: boulder.Cooldown{Until: epoch.Add(time.Second), Limit: 1, Full: 5, Reason: "429"}})
 	if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "wake" {
 		t.Errorf("while the ledger's model cools down, got %s", kinds)
@@ -202,7 +202,7 @@ func TestAskPlan(t *testing.T) {
 		}
 	}
 	is("after three faults", "stop, wake")
-	feed(t, s, now, boulder.TakenUp{})
+	feed(t, s, now, boulder.Resumed{})
 	is("resumed", "askplan, wake")
 	limited := &boulder.TroubleError{Kind: boulder.TroubleRateLimit, RetryAfter: 2 * time.Hour, Err: errors.New("429")}
 	feed(t, s, now, PlanTrouble(s, limits, now, limited)...)

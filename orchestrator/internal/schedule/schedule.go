@@ -35,7 +35,7 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 	if s.AllOver() && s.Boulder.Replan == nil && len(c.actions) == 0 {
 		return c.allOver()
 	}
-	if s.Boulder.Line.Trial {
+	if s.Boulder.Trunk.Trial {
 		c.do(c.isolate())
 		return c.end()
 	}
@@ -118,7 +118,7 @@ func (c *computing) queues() map[string][]*boulder.Open {
 		replans++
 	}
 	if replans < c.l.Replans {
-		for _, w := range c.s.Boulder.Wanted {
+		for _, w := range c.s.Boulder.ReplansWanted {
 			held = slices.Concat(held, c.s.Remainder(w.SubTaskID))
 		}
 	}
@@ -171,7 +171,7 @@ func (c *computing) advanceReplan() {
 	case r != nil:
 		c.do(c.askLedger(r.PlanFaults, notPlanned, AskReplan{}))
 	case c.s.Boulder.Replans < c.l.Replans:
-		for _, w := range c.s.Boulder.Wanted {
+		for _, w := range c.s.Boulder.ReplansWanted {
 			if ids := c.s.Remainder(w.SubTaskID); len(ids) > 0 {
 				c.do(boulder.ReplanStarted{AttemptRef: w.AttemptRef, Number: c.s.Boulder.Replans + 1, Reason: w.Reason, Replaces: ids})
 				return
@@ -261,7 +261,7 @@ func RequestChecked(s *boulder.State, check boulder.RequestCheck, now time.Time)
 // sub-task that ended last. In an isolated boulder they rerun if any gate has not passed on the tip's tree, or belongs to
 // what a fork took over, of which no run is recorded.
 func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTask) {
-	l, all := &s.Boulder.Line, s.Boulder.IntegrationGates
+	l, all := &s.Boulder.Trunk, s.Boulder.IntegrationGates
 	for _, t := range s.SubTasks {
 		if t.Attempts > 0 && (last == nil || t.EndSeq > last.EndSeq) {
 			last = t
@@ -318,7 +318,7 @@ func (c *computing) next(o *boulder.Open) Action {
 		return nil
 	}
 	model := c.s.ModelFor(o)
-	held := c.cooling(model) && (judging || o.Turn.MessageID == "" || a.TurnedAway())
+	held := c.cooling(model) && (judging || o.Turn.MessageID == "" || a.Delayed())
 	switch {
 	case c.awaitsUser(o):
 		return park(o, "")
@@ -393,7 +393,7 @@ func (c *computing) crowded(a *boulder.Attempt) bool {
 		return false
 	}
 	c.working[a.Model]++
-	return a.TurnedAway() && c.working[a.Model] > cool.Limit
+	return a.Delayed() && c.working[a.Model] > cool.Limit
 }
 
 func (c *computing) cooling(model string) bool {

@@ -479,7 +479,7 @@ func TestWaiting(t *testing.T) {
 	l := Limits{EvaluationsTotal: 15, Global: 9, Models: []ModelLimit{{"p/one", 1}}, PerModel: 9}
 	applyAll(t, s, epoch, Compute(s, l, epoch))
 	full := "the one slot of p/one is taken"
-	want := []Wait{
+	want := []WaitingAttempt{
 		{SubTaskID: "a", Model: "p/one", Position: 1, Reason: full},
 		{SubTaskID: "b", Model: "p/one", Position: 2, Reason: full},
 	}

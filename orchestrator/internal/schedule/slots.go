@@ -167,7 +167,7 @@ func (c *computing) dispatch(others []Share) {
 		case c.exhausted(first.SubTask):
 			c.do(c.outOfTurns(first, "another one had the last of them"))
 		case !c.crowdedOut(first.SubTask):
-			c.begun[c.s.First(first.SubTask).ID]++
+			c.begun[c.s.Origin(first.SubTask).ID]++
 			c.do(boulder.Starting{AttemptRef: first.Attempt.AttemptRef, Slot: c.freeSlot(first.SubTask)})
 			atWork = append(atWork, first)
 			free.held[m]++
@@ -263,7 +263,7 @@ func Hold(
 		}
 	}
 	c := newComputing(s, l, now)
-	if halting || s.Boulder.Line.Trial || c.budget.forbids(boulder.Starting{}) != "" {
+	if halting || s.Boulder.Trunk.Trial || c.budget.forbids(boulder.Starting{}) != "" {
 		return share
 	}
 	queues, live := c.queues(), s.Live()
@@ -298,8 +298,8 @@ func Startable(s *boulder.State, l Limits) error {
 	return errors.Join(errs...)
 }
 
-// Wait is an attempt that waits for a slot, or for another that may write the same files, as shown to the user.
-type Wait struct {
+// WaitingAttempt is an attempt that waits for a slot, or for another that may write the same files, as shown to the user.
+type WaitingAttempt struct {
 	SubTaskID string `json:"sub_task_id"`
 	Model     string `json:"model"`
 	Position  int    `json:"position"` // in the queue of its model, from 1
@@ -309,11 +309,11 @@ type Wait struct {
 }
 
 // Waiting lists the attempts that wait for a slot. others are the boulders that hold slots of the shared limits, by id.
-func Waiting(s *boulder.State, l Limits, now time.Time, others map[string]Share) (waits []Wait) {
+func Waiting(s *boulder.State, l Limits, now time.Time, others map[string]Share) (waits []WaitingAttempt) {
 	live, queues, own, all := s.Live(), s.Queues(), slotsOf(s, l, now), slotsOf(s, l, now, slices.Collect(maps.Values(others))...)
 	for _, m := range slices.Sorted(maps.Keys(queues)) {
 		reason, until := own.whyFull(m), s.Boulder.Cooldowns[m].Until
-		if s.Boulder.Line.Trial {
+		if s.Boulder.Trunk.Trial {
 			reason = "the gates are tried in a slot first"
 		}
 		if reason == "" && all.whyFull(m) != "" {
@@ -324,7 +324,7 @@ func Waiting(s *boulder.State, l Limits, now time.Time, others map[string]Share)
 		}
 		for i, o := range queues[m] {
 			if why := cmp.Or(reason, claimed(o.SubTask, live)); why != "" {
-				waits = append(waits, Wait{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: why, Until: until})
+				waits = append(waits, WaitingAttempt{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: why, Until: until})
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func TestCooldown(t *testing.T) {
 		t.Errorf("while it cools down: %v", got)
 	}
 	why := fmt.Sprintf("p/hot is limited until %s: 429: slow down", text.Until(until, epoch))
-	want := []Wait{
+	want := []WaitingAttempt{
 		{SubTaskID: "a", Model: "p/hot", Position: 1, Reason: why, Until: until},
 		{SubTaskID: "b", Model: "p/hot", Position: 2, Reason: why, Until: until},
 		{SubTaskID: "c", Model: "p/hot", Position: 3, Reason: why, Until: until},
@@ -40,7 +40,7 @@ func TestCooldown(t *testing.T) {
 	}
 	applyAll(t, s, until, Compute(s, l, until))
 	why = "all 2 slots of p/hot (less than usual after: 429: slow down) are taken"
-	want = []Wait{{SubTaskID: "c", Model: "p/hot", Position: 1, Reason: why}}
+	want = []WaitingAttempt{{SubTaskID: "c", Model: "p/hot", Position: 1, Reason: why}}
 	if d := cmp.Diff(want, Waiting(s, l, until, nil)); d != "" {
 		t.Errorf("with two at work (-want +got):\n%s", d)
 	}

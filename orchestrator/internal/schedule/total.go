@@ -8,7 +8,7 @@ import (
 )
 
 func (c *computing) exhausted(t *boulder.SubTask) bool {
-	return c.s.Boulder.Loop == nil && c.s.First(t).Judged >= c.l.EvaluationsTotal
+	return c.s.Boulder.Loop == nil && c.s.Origin(t).Judged >= c.l.EvaluationsTotal
 }
 
 // crowdedOut reports whether turns under way in its line may be the last: another waits until they are judged.
@@ -16,10 +16,10 @@ func (c *computing) crowdedOut(t *boulder.SubTask) bool {
 	if c.s.Boulder.Loop != nil {
 		return false
 	}
-	first := c.s.First(t)
+	first := c.s.Origin(t)
 	n := first.Judged + c.begun[first.ID]
 	for _, o := range c.s.Live() {
-		if c.s.First(o.SubTask) == first && o.Turn.Verdict == nil {
+		if c.s.Origin(o.SubTask) == first && o.Turn.Verdict == nil {
 			n++
 		}
 	}
@@ -35,7 +35,7 @@ func (c *computing) withinTotal(o *boulder.Open, a Action) Action {
 			if c.crowdedOut(o.SubTask) {
 				return nil
 			}
-			c.begun[c.s.First(o.SubTask).ID]++
+			c.begun[c.s.Origin(o.SubTask).ID]++
 		}
 	case boulder.Retry:
 		reason = a.Reason

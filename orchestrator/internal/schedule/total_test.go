@@ -100,7 +100,7 @@ func TestLastTurnCompletes(t *testing.T) {
 func TestTurnsOfALineSideBySide(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"}, boulder.Spec{ID: "b"}, boulder.Spec{ID: "c"})
-	s.SubTask("b").Line, s.SubTask("c").Line, s.SubTask("a").Judged = "a", "a", 13
+	s.SubTask("b").Origin, s.SubTask("c").Origin, s.SubTask("a").Judged = "a", "a", 13
 	actions := Compute(s, DefaultLimits(), epoch)
 	if got := kindsOf(actions); got != "start, start" {
 		t.Fatal(got)

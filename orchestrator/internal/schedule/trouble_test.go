@@ -112,7 +112,7 @@ func TestLimitThatEndsTooLate(t *testing.T) {
 			if n := s.Open("a").Attempt.Troubles; n != 0 {
 				t.Errorf("%s, %s: %d faults", kind, name, n)
 			}
-			feed(t, s, epoch, boulder.TakenUp{})
+			feed(t, s, epoch, boulder.Resumed{})
 			feed(t, s, epoch, LiftLongLimits(s, l, epoch)...)
 			if kinds := kindsOf(Compute(s, l, epoch)); kinds != map[bool]string{false: "run", true: "judge"}[tt.judging] {
 				t.Errorf("%s, %s: resumed: %s", kind, name, kinds)

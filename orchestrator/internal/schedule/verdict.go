@@ -164,7 +164,7 @@ func (c *computing) deliverAnswer(o *boulder.Open, answers []boulder.Blocker) Ac
 func (c *computing) canContinue(o *boulder.Open) bool {
 	ended := o.Turn.Evidence.Ended
 	whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != "")
-	return whole && o.Turn.Kind != boulder.TurnStanding && o.Attempt.Turns < c.l.Evaluations && !c.exhausted(o.SubTask)
+	return whole && o.Turn.Kind != boulder.TurnReuse && o.Attempt.Turns < c.l.Evaluations && !c.exhausted(o.SubTask)
 }
 
 // continueOrRetry asks package enforcer, the arbiter of all sessions, whether this one gets a continuation.

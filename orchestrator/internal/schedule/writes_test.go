@@ -14,7 +14,7 @@ import (
 // Whatever the verdict, an escape goes to the user. The slot stays taken until the answer; then the sub-task continues.
 func TestEscape(t *testing.T) {
 	t.Parallel()
-	s := begunWith(t, boulder.Boulder{Line: boulder.Line{Base: "c0", Tip: "c0"}}, boulder.Spec{ID: "a"}, boulder.Spec{ID: "b"})
+	s := begunWith(t, boulder.Boulder{Trunk: boulder.Trunk{Base: "c0", Tip: "c0"}}, boulder.Spec{ID: "a"}, boulder.Spec{ID: "b"})
 	l := DefaultLimits()
 	feed(t, s, epoch, boulder.Starting{AttemptRef: ref("a", 1), Slot: 1}, boulder.SubTaskStart{AttemptRef: ref("a", 1), SessionID: "s"},
 		boulder.TurnSent{AttemptRef: ref("a", 1), Turn: 1, MessageID: "m"},

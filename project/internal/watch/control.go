@@ -184,7 +184,7 @@ func (w *Watch) order(ctx context.Context, id string, req Request) {
 func (s *watched) status(history []Entry) Status {
 	t := s.rec.Track
 	one := Status{
-		Type: "watched-session", SessionID: s.rec.SessionID, Title: s.rec.Title, Standing: t.Standing, Reason: t.Reason,
+		Type: "watched-session", SessionID: s.rec.SessionID, Title: s.rec.Title, Overview: t.Overview, Reason: t.Reason,
 		Open: append([]string{}, t.Open...), Watched: s.tree != nil && s.notOwned == "", Busy: s.tree != nil && s.tree.Busy(),
 	}
 	one.Status = cmp.Or(t.Status, enforcer.Watching)

@@ -52,7 +52,7 @@ func (w *Watch) offer(ctx context.Context, diverted bool) error {
 func (w *Watch) standIn(s *watched) *session.StandIn {
 	return &session.StandIn{
 		Tree: s.tree, Dir: w.dir, Diverter: w.cfg.Diverter, Scope: boulder.BlockerScope{SessionID: s.rec.SessionID},
-		Left: w.cfg.Policy.SkipAgents, Redact: w.cfg.Redact, Now: time.Now, Log: w.log,
+		SkipAgents: w.cfg.Policy.SkipAgents, Redact: w.cfg.Redact, Now: time.Now, Log: w.log,
 		Tell: func(_ context.Context, ruled []*session.Ruled) error {
 			for _, r := range ruled {
 				if r.Notice {

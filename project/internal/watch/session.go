@@ -95,7 +95,7 @@ func (w *Watch) apply(s *watched, events ...enforcer.Event) {
 		_, life := e.(enforcer.Activity)
 		s.changed = s.changed || !life // activity alone is not stored: the next read repeats it
 		switch e.(type) {
-		case enforcer.Verified, enforcer.Decided, enforcer.TakenUp:
+		case enforcer.Verified, enforcer.Decided, enforcer.Restarted:
 			continue // not the session's own doing
 		case enforcer.Prompted:
 			s.rec.Request = w.cfg.Redact(text.Cut(s.tree.Request(), maxRequest))
@@ -352,7 +352,7 @@ func (w *Watch) begin(info, main opencode.Session) {
 	case s.tree != nil:
 		return
 	default:
-		w.apply(s, enforcer.TakenUp{At: w.cfg.Now()})
+		w.apply(s, enforcer.Restarted{At: w.cfg.Now()})
 	}
 	s.rec.Title = text.Short(info.Title, 200)
 	s.tree, s.main = session.NewTree(info.ID, s.rec.Cursor), main

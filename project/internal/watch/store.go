@@ -236,7 +236,7 @@ type Status struct {
 	Type      string `json:"type"` // watched-session
 	SessionID string `json:"session_id"`
 	Title     string `json:"title,omitempty"`
-	enforcer.Standing
+	enforcer.Overview
 	Reason  string   `json:"reason,omitempty"` // of the status, or of the latest decision
 	Watched bool     `json:"watched"`          // by a process, now
 	Busy    bool     `json:"busy"`

@@ -269,7 +269,7 @@ func (s *Boulder) EndWith(ref boulder.AttemptRef, turn int, e boulder.Evidence, 
 
 // Raise records a blocker of an attempt under the next id.
 func (s *Boulder) Raise(ref boulder.AttemptRef, b boulder.Blocker) {
-	b.ID, b.SessionID, b.Status = fmt.Sprint("B", s.State.Boulder.Raised+1), "ses_"+ref.SubTaskID, boulder.BlockerPending
+	b.ID, b.SessionID, b.Status = fmt.Sprint("B", s.State.Boulder.BlockersRaised+1), "ses_"+ref.SubTaskID, boulder.BlockerPending
 	b.CreatedAt = s.Now
 	s.Apply(boulder.BlockerRaised{AttemptRef: ref, Blocker: b})
 }

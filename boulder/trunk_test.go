@@ -12,12 +12,12 @@ func TestSnapshotGreen(t *testing.T) {
 		{ID: "done", Status: boulder.SubTaskCompleted, Gates: []string{"test"}, NoWorse: []string{"lint"}},
 		{ID: "failed", Status: boulder.SubTaskFailed, Gates: []string{"never"}},
 	}}
-	s.Boulder.IntegrationGates, s.Boulder.Line.Tree = []string{"all"}, "tip"
+	s.Boulder.IntegrationGates, s.Boulder.Trunk.Tree = []string{"all"}, "tip"
 	for _, command := range []string{"test", "all", "lint"} {
 		if s.Green() {
 			t.Errorf("green before %q has passed", command)
 		}
-		s.Boulder.Line.Green = append(s.Boulder.Line.Green,
+		s.Boulder.Trunk.Green = append(s.Boulder.Trunk.Green,
 			boulder.TreeGate{Command: command, Tree: "before"}, boulder.TreeGate{Command: command, Tree: "tip", Passed: true})
 	}
 	if !s.Green() {

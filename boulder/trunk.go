@@ -21,9 +21,9 @@ func (Isolation) Words() []string {
 	return []string{string(IsolationAuto), string(IsolationAlways), string(IsolationOff)}
 }
 
-// Line is the chain of commits with the results of an isolated boulder; each tree passed its gates.
+// Trunk is the chain of commits with the results of an isolated boulder; each tree passed its gates.
 // refs/manager/<boulder>/tip is Tip, or Before after a crash between the event and the update of the ref.
-type Line struct {
+type Trunk struct {
 	Base        string       `json:"base"` // commit at which slots begin: the project's files when the run began
 	Tip         string       `json:"tip"`
 	Trial       bool         `json:"trial,omitempty"`    // gates are tried at Base first; no attempt before [Isolated]
@@ -48,7 +48,7 @@ type TreeGate struct {
 }
 
 // Passed reports whether a command is known to pass on a tree.
-func (l *Line) Passed(command, tree string) bool {
+func (l *Trunk) Passed(command, tree string) bool {
 	return slices.ContainsFunc(l.Green, func(g TreeGate) bool { return g.Command == command && g.Tree == tree })
 }
 
@@ -60,12 +60,12 @@ func (s *Snapshot) Green() bool {
 			commands = slices.Concat(commands, t.Gates, t.NoWorse)
 		}
 	}
-	l := &s.Boulder.Line
+	l := &s.Boulder.Trunk
 	return !slices.ContainsFunc(commands, func(command string) bool { return !l.Passed(command, l.Tree) })
 }
 
 // Isolated reports whether the sub-tasks work in slots.
-func (b *Boulder) Isolated() bool { return b.Line.Base != "" }
+func (b *Boulder) Isolated() bool { return b.Trunk.Base != "" }
 
 // Isolated says where sub-tasks work, after a trial of the gates in a slot. Committed before the first attempt starts.
 type Isolated struct {
@@ -76,7 +76,7 @@ type Isolated struct {
 	Baseline []Gate `json:"baseline,omitempty" log:"only"`
 }
 
-// ReservedID reports whether a sub-task of an isolated boulder must not have this id: its ref would be the line's.
+// ReservedID reports whether a sub-task of an isolated boulder must not have this id: its ref would be the trunk's.
 func ReservedID(id string) bool { return id == "base" || id == "tip" }
 
 // Integrating is committed before a result is put onto the tip. Others wait until [Integrated] or [Conflict].
@@ -153,7 +153,7 @@ type Landed struct {
 // Integration is the job of putting a result onto the tip.
 type Integration struct {
 	BoulderID string
-	Line      Line
+	Trunk     Trunk
 	SubTask   SubTask
 	Turn      Turn
 	Earlier   []SubTask // completed before, in that order
@@ -163,7 +163,7 @@ type Integration struct {
 }
 
 func (s *State) landed(e *Event, b Landed) error {
-	l := &s.Boulder.Line
+	l := &s.Boulder.Trunk
 	switch {
 	case !s.Boulder.Isolated() || !s.Boulder.Status.Terminal():
 		return fmt.Errorf("boulder %s is %s, or not isolated", s.Boulder.ID, s.Boulder.Status)
@@ -175,13 +175,13 @@ func (s *State) landed(e *Event, b Landed) error {
 }
 
 func (s *State) isolated(_ *Event, b Isolated) error {
-	l := &s.Boulder.Line
+	l := &s.Boulder.Trunk
 	if !l.Trial {
 		return fmt.Errorf("no gates are tried for boulder %s", s.Boulder.ID)
 	}
 	s.addBaselines(nil, b.Baseline)
 	if b.InPlace {
-		*l = Line{InPlace: b.Reason}
+		*l = Trunk{InPlace: b.Reason}
 		return nil
 	}
 	l.Trial, l.Green = false, nil
@@ -196,7 +196,7 @@ func (s *State) isolated(_ *Event, b Isolated) error {
 }
 
 func (s *State) integrating(_ *Event, o *Open, b Integrating) error {
-	switch l := s.Boulder.Line; {
+	switch l := s.Boulder.Trunk; {
 	case o.Turn.Verdict == nil || !o.Turn.Verdict.Completed || o.Turn.Conflict != nil || o.SubTask.Integrated != "":
 		return fmt.Errorf("turn %d of %q has no result to integrate", o.Turn.Number, b.SubTaskID)
 	case l.Integrating != nil:
@@ -204,19 +204,19 @@ func (s *State) integrating(_ *Event, o *Open, b Integrating) error {
 	case b.Tip != l.Tip || b.Result != o.SubTask.Work || b.Result == "":
 		return fmt.Errorf("the tip is %q and the result of %q %q", l.Tip, b.SubTaskID, o.SubTask.Work)
 	}
-	s.Boulder.Line.Integrating = &b
+	s.Boulder.Trunk.Integrating = &b
 	return nil
 }
 
 // dropIntegrating stops the integration of a result whose attempt continues or ends.
 func (s *State) dropIntegrating(o *Open) {
-	if i := s.Boulder.Line.Integrating; i != nil && i.AttemptRef == o.Attempt.AttemptRef {
-		s.Boulder.Line.Integrating = nil
+	if i := s.Boulder.Trunk.Integrating; i != nil && i.AttemptRef == o.Attempt.AttemptRef {
+		s.Boulder.Trunk.Integrating = nil
 	}
 }
 
 func (s *State) integrated(e *Event, o *Open, b Integrated) error {
-	l := &s.Boulder.Line
+	l := &s.Boulder.Trunk
 	if l.Integrating == nil || l.Integrating.AttemptRef != b.AttemptRef {
 		return fmt.Errorf("%q is not being integrated", b.SubTaskID)
 	}
@@ -232,7 +232,7 @@ func (s *State) integrated(e *Event, o *Open, b Integrated) error {
 }
 
 func (s *State) conflict(e *Event, o *Open, b Conflict) error {
-	l := &s.Boulder.Line
+	l := &s.Boulder.Trunk
 	if l.Integrating == nil || l.Integrating.AttemptRef != b.AttemptRef || l.Integrating.Tip != b.Tip {
 		return fmt.Errorf("%q is not being integrated onto %s", b.SubTaskID, b.Tip)
 	}
@@ -255,5 +255,5 @@ func (t *SubTask) Reconciling() *Conflict {
 
 // Unlanded reports whether an isolated boulder is over with results neither landed nor dropped.
 func (b *Boulder) Unlanded() bool {
-	return b.Isolated() && b.Status.Terminal() && b.Line.Landed == nil && b.Line.Tip != b.Line.Base
+	return b.Isolated() && b.Status.Terminal() && b.Trunk.Landed == nil && b.Trunk.Tip != b.Trunk.Base
 }
