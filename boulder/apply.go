@@ -12,6 +12,9 @@ import (
 var eventTypes = []eventType{
 	event("created", false, (*State).created),
 	event("planned", false, (*State).planned),
+	event("look-started", true, (*State).lookStarted),
+	event("look-session", false, (*State).lookSession),
+	event("looked", true, (*State).looked),
 	event("decomposed", true, (*State).decomposed),
 	event("status", false, (*State).statusChanged),
 	event("resumed", false, (*State).resumed),
@@ -251,7 +254,10 @@ func (s *State) usage(e *Event, b UsageReport) error {
 		}
 	}
 	s.Boulder.Usage = s.Boulder.Usage.Add(b.Usage)
-	if b.Source == UsageAttempt {
+	switch b.Source {
+	case UsageLook:
+		s.Boulder.LookUsage = s.Boulder.LookUsage.Add(b.Usage)
+	case UsageAttempt:
 		s.Boulder.Turns++
 		s.Boulder.TurnUsage = s.Boulder.TurnUsage.Add(b.Usage)
 	}

@@ -137,7 +137,7 @@ func (s *State) specify(t *SubTask, rev PlanRevision, spec Spec, approved func(g
 	t.Description, t.SuccessCriteria, t.Priority = spec.Description, spec.SuccessCriteria, cmp.Or(spec.Priority, Medium)
 	t.DependsOn, t.BlockedBy = spec.DependsOn, spec.DependsOn
 	t.Model, t.Agent = cmp.Or(spec.Model, rev.Plan.Model, model), cmp.Or(spec.Agent, s.Boulder.Agent)
-	t.ExpectsChanges, t.EmptyOK, t.Outputs, t.Writes = spec.ExpectsChanges, spec.EmptyOK, spec.Outputs, spec.Writes
+	t.ExpectsChanges, t.EmptyOK, t.Outputs, t.Writes, t.Found = spec.ExpectsChanges, spec.EmptyOK, spec.Outputs, spec.Writes, spec.Found
 	t.DoneWhen, t.Budget, t.Gates, t.NoWorse, t.GateHints, t.Lint = spec.DoneWhen, spec.Budget, nil, nil, nil, nil
 	take := func(gates []string, to *[]string) {
 		for _, gate := range gates {

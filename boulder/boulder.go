@@ -67,6 +67,7 @@ type Boulder struct {
 	TurnUsage Usage `json:"turn_usage,omitzero"`
 
 	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan, or while the request is checked
+	Look       *Look      `json:"look,omitempty"`       // before the first plan; nil: there was none
 
 	Replans       int                 `json:"replans,omitempty"`        // started so far
 	Extensions    int                 `json:"extensions,omitempty"`     // likewise, to add what was missing of the request
@@ -86,8 +87,9 @@ type Boulder struct {
 	ForkOf         *Fork         `json:"fork_of,omitempty"`
 	ArchivedAt     time.Time     `json:"archived_at,omitzero"` // when it was hidden from `manager list`
 
-	Usage     Usage     `json:"usage"`            // attempts and ledger calls together
-	Answer    string    `json:"answer,omitempty"` // of [TaskComplete], as is the summary
+	Usage     Usage     `json:"usage"`               // attempts, looks and ledger calls together
+	LookUsage Usage     `json:"look_usage,omitzero"` // of looks
+	Answer    string    `json:"answer,omitempty"`    // of [TaskComplete], as is the summary
 	Summary   string    `json:"summary,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -100,6 +102,8 @@ type Settings struct {
 	PlanFile    string   `json:"plan_file,omitempty"`   // absolute path of the plan file that was run
 	Constraints []string `json:"constraints,omitempty"` // from the user, before a plan takes them over
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
+	LookMode    LookMode `json:"look_mode,omitempty"`
+	LookModel   string   `json:"look_model,omitempty"` // of looks, provider/model; empty: as sub-tasks that name none
 
 	AskPlan    bool      `json:"ask_plan,omitempty"`    // ask the user before the plan is adopted; not for a fork's plan
 	AskReplans bool      `json:"ask_replans,omitempty"` // ask the user before a replan is adopted
@@ -156,6 +160,7 @@ const (
 	UsageReplan  = "replan"
 	UsageJudge   = "judge"
 	UsageCheck   = "check"
+	UsageLook    = "look"
 	UsageAttempt = "attempt"
 )
 

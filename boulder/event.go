@@ -240,8 +240,8 @@ type ReplanStarted struct {
 	Missing    []string `json:"missing,omitempty"` // of the request: an extension, which replaces nothing, of no sub-task
 }
 
-// PlanTrouble is a fault while asking a ledger for a plan or a replan, or whether the request is met; it is asked again at
-// NotBefore.
+// PlanTrouble is a fault while asking a ledger for a plan or a replan, or whether the request is met, or during a look; it is
+// tried again at NotBefore.
 type PlanTrouble struct {
 	Reason    string    `json:"reason"`
 	NotBefore time.Time `json:"not_before"`
@@ -343,7 +343,7 @@ type Archived struct {
 type UsageReport struct {
 	SubTaskID string `json:"sub_task_id,omitempty"`
 	Attempt   int    `json:"attempt,omitempty"`
-	Source    string `json:"source"` // plan | replan | judge | check | attempt
+	Source    string `json:"source"` // plan | look | replan | judge | check | attempt
 	Model     string `json:"model,omitempty"`
 	Usage     Usage  `json:"usage"`
 }

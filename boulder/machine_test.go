@@ -130,6 +130,8 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 		base := rapid.SampledFrom([]string{"", "base"}).Draw(t, "isolated")
 		line := Trunk{Base: base, Tip: base, Trial: base != "" && rapid.Bool().Draw(t, "trial")}
 		return Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p", Trunk: line}}
+	case b.Status == Planning && (b.Looking() != nil || b.Look == nil && rapid.Bool().Draw(t, "look")):
+		return m.look(t)
 	case b.Status == Planning:
 		rev := PlanRevision{Number: b.Revision + 1, Plan: m.plan, Hash: m.plan.Hash()}
 		return Planned{Revision: rev.Number, Plan: rev}
@@ -158,6 +160,30 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 		return Isolated{InPlace: rapid.Bool().Draw(t, "in place"), Gates: []TreeGate{{Command: "true", Tree: "t", Passed: true}}}
 	}
 	return StatusChanged{Status: Running}
+}
+
+// look draws the next event of a look before the first plan.
+func (m *machine) look(t *rapid.T) Body {
+	l := m.state.Boulder.Looking()
+	if l == nil {
+		return LookStarted{Questions: []string{"where?"}, Tag: "look", Known: &m.plan}
+	}
+	s := l.LookSession
+	switch rapid.IntRange(0, 5).Draw(t, "look") {
+	case 0:
+		s.SessionID = rapid.SampledFrom([]string{"s1", "s2"}).Draw(t, "session")
+	case 1:
+		s.SessionID, s.MessageID = "s1", "m1"
+	case 2:
+		s.ResumeID = "m2"
+	case 3:
+		s.Nudge = &Nudge{MessageID: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "nudge")}
+	case 4:
+		return Looked{Void: "files changed"}
+	default:
+		return Looked{Findings: []Finding{{ID: "f1", Statement: "here", File: "a.go", Line: 3}}}
+	}
+	return s
 }
 
 // overall draws what follows when all sub-tasks are over: a check of the request, an extension, the end.
@@ -489,6 +515,7 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 		ReplanRefused{AttemptRef: ref},
 		m.replanned(t, ref),
 		Resumed{},
+		m.look(t), Looked{},
 		SubTaskDone{
 			AttemptRef: ref, Completed: subTask == SubTaskCompleted, Status: subTask, AttemptStatus: attempt, Summary: "s",
 		},

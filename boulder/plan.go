@@ -47,12 +47,13 @@ const (
 // Words returns all values.
 func (Scope) Words() []string { return []string{string(ScopeWarn), string(ScopeVeto)} }
 
-// Facts are what the Task Ledger knew, wanted to look up or to work out, and guessed when planning.
+// Facts are what the Task Ledger knew, wanted to look up or to work out, and guessed when planning, and what a look found.
 type Facts struct {
-	Given    []string `json:"given,omitempty"`
-	ToFind   []string `json:"to_find,omitempty"`
-	ToDerive []string `json:"to_derive,omitempty"`
-	Guesses  []string `json:"guesses,omitempty"`
+	Given    []string  `json:"given,omitempty"`
+	ToFind   []string  `json:"to_find,omitempty"`
+	Found    []Finding `json:"found,omitempty"`
+	ToDerive []string  `json:"to_derive,omitempty"`
+	Guesses  []string  `json:"guesses,omitempty"`
 }
 
 // Obligation is one thing that a task asks for or forbids: a row of [Plan.Request]. A sub-task owns it; with neither Owner
@@ -107,6 +108,7 @@ type Spec struct {
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"` // what dependents need from it
+	Found          []string `json:"found,omitempty"`   // ids of the [Facts].Found that its agent is told
 	Writes         []string `json:"writes,omitempty"`  // file patterns; sub-tasks with overlapping ones never run at once
 	DoneWhen       DoneWhen `json:"done_when,omitempty" yaml:"done_when"`
 	Budget         *Budget  `json:"budget,omitempty"`
@@ -206,6 +208,7 @@ func SpecsHash(specs []Spec) string {
 func (p Plan) Clone() Plan {
 	p.Constraints = slices.Clone(p.Constraints)
 	p.Facts.Given, p.Facts.ToFind = slices.Clone(p.Facts.Given), slices.Clone(p.Facts.ToFind)
+	p.Facts.Found = slices.Clone(p.Facts.Found)
 	p.Facts.ToDerive = slices.Clone(p.Facts.ToDerive)
 	p.Facts.Guesses, p.Request = slices.Clone(p.Facts.Guesses), slices.Clone(p.Request)
 	p.DoneWhen, p.IntegrationGates = slices.Clone(p.DoneWhen), slices.Clone(p.IntegrationGates)
@@ -214,7 +217,7 @@ func (p Plan) Clone() Plan {
 		s := &p.SubTasks[i]
 		s.SuccessCriteria, s.DependsOn = slices.Clone(s.SuccessCriteria), slices.Clone(s.DependsOn)
 		s.Gates, s.Outputs, s.DoneWhen = slices.Clone(s.Gates), slices.Clone(s.Outputs), slices.Clone(s.DoneWhen)
-		s.NoWorse, s.Writes = slices.Clone(s.NoWorse), slices.Clone(s.Writes)
+		s.NoWorse, s.Writes, s.Found = slices.Clone(s.NoWorse), slices.Clone(s.Writes), slices.Clone(s.Found)
 		if s.Budget != nil {
 			s.Budget = new(*s.Budget)
 		}

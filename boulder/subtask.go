@@ -68,6 +68,7 @@ type SubTask struct {
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"`
 	Writes         []string `json:"writes,omitempty"` // files that the plan lets it write; empty: unspecified
+	Found          []string `json:"found,omitempty"`  // see [Spec.Found]
 	DoneWhen       []string `json:"done_when,omitempty"`
 	DoneDefault    bool     `json:"done_default,omitempty"` // neither plan nor run named DoneWhen
 	Lint           []string `json:"lint,omitempty"`         // used without a language server; may stay as red as Baseline

@@ -11,6 +11,15 @@ type PlanRequest struct {
 	Constraints []string // from the user, verbatim
 	Project     string   // absolute directory
 	Mode        PlanMode
+	Look        LookMode // of what is prepared
+	// Known is [Prepared].Known, with what a look found since. Nil: nothing was prepared.
+	Known *Plan
+}
+
+// Prepared is what a planner knows of a task before it splits it.
+type Prepared struct {
+	Known     *Plan    // sealed if it is the plan already
+	Questions []string // that a look should answer first, at most 10; none: no look is needed
 }
 
 // PlanMode says whether to split the task.

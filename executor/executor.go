@@ -153,6 +153,8 @@ type turn struct {
 	asks   *session.StandIn
 	seen   observation
 	place
+
+	oneNudge bool // stop at what would be a second one
 }
 
 // place is where a turn or a gate works: the project, or a slot.
@@ -247,22 +249,40 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		return boulder.Evidence{}, fmt.Errorf("%w: diagnostics were to decide here: %s, and run the plan again, or continue with OpenCode 1",
 			boulder.ErrFatal, why)
 	}
-	if was := t.job.Attempt.Server; was != "" && was != conn.Server() {
+	if err := t.converse(ctx, t.openSession); err != nil {
+		return boulder.Evidence{}, err
+	}
+	evidence, err := t.gather(ctx)
+	if err != nil {
+		return evidence, err
+	}
+	t.asks.End(ctx)
+	t.readRaised(ctx, true)
+	return evidence, nil
+}
+
+// converse brings the turn to its end in the session that open creates or finds. t.sub then stays open until t.done.
+func (t *turn) converse(ctx context.Context, open func(context.Context) error) error {
+	if was := t.job.Attempt.Server; was != "" && was != t.conn.Server() {
 		if err := t.stopAt(ctx, was, t.job.Attempt.SessionID); err != nil {
-			return boulder.Evidence{}, err
+			return err
 		}
 	}
 	// Connect the stream while the session is created. Do not filter by directory: sub-agents may work in others.
 	t.sub = t.conn.Client.Subscribe(opencode.Filter{Sessions: []string{t.job.Attempt.Tag}})
-	defer t.sub.Close()
-	if err := t.openSession(ctx); err != nil {
-		return boulder.Evidence{}, err
+	release := t.done
+	t.done = func() {
+		t.sub.Close()
+		release()
+	}
+	if err := open(ctx); err != nil {
+		return err
 	}
 	t.sub.Follow(t.job.Attempt.SessionID)
 	t.tree = session.NewTurn(t.job.Attempt.SessionID, *t.cfg.Rules, t.job.Turn.Nudges)
 	t.asks.Scope.SessionID, t.asks.Tree, t.asks.Dir = t.job.Attempt.SessionID, t.tree.Tree, t.dir
 	if err := t.offerTools(ctx); err != nil {
-		return boulder.Evidence{}, err
+		return err
 	}
 	// Events before the prompt do not belong to the turn. A Resync says that from now on none will be missed.
 	for !t.job.Recovered && len(t.sub.C()) > 0 {
@@ -278,17 +298,8 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if !ended && err == nil {
 		err = t.follow(ctx)
 	}
-	if err != nil {
-		return boulder.Evidence{}, err
-	}
 	t.seen.ended = t.cfg.Now()
-	evidence, err := t.gather(ctx)
-	if err != nil {
-		return evidence, err
-	}
-	t.asks.End(ctx)
-	t.readRaised(ctx, true)
-	return evidence, nil
+	return err
 }
 
 // enterSlot moves the turn of an isolated boulder into its slot.

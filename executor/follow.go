@@ -88,6 +88,10 @@ func (t *turn) follow(ctx context.Context) error {
 		case enforcer.Lose:
 			return fmt.Errorf("%w: %s", boulder.ErrTrouble, d.Reason)
 		case enforcer.Nudge:
+			if t.oneNudge && len(t.tree.Nudges) > 0 {
+				t.seen.stopped, t.seen.rule = d.Reason, d.Rule
+				return t.stopSession(ctx, t.dir, t.job.Attempt.SessionID)
+			}
 			err = t.nudge(ctx, d)
 		case enforcer.Look:
 			ended, err = t.look(ctx)

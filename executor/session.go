@@ -40,7 +40,7 @@ func (t *turn) openSession(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look at the project before the attempt: %w", err)
 	}
-	session, err := t.adoptOrCreate(ctx)
+	session, err := t.adoptOrCreate(ctx, t.rules)
 	if err != nil {
 		return fault(err)
 	}
@@ -65,8 +65,9 @@ func (t *turn) repo(ctx context.Context) (*boulder.Repo, error) {
 	return t.cfg.Workspace.Repo(ctx)
 }
 
-// adoptOrCreate finds the session that a recovered attempt may have created before a crash, or creates one.
-func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
+// adoptOrCreate finds the session that a recovered attempt may have created before a crash, or creates one. The rules override
+// those of the configuration.
+func (t *turn) adoptOrCreate(ctx context.Context, rules func() []opencode.Rule) (opencode.Session, error) {
 	if t.job.Recovered {
 		tag := t.job.Attempt.Tag
 		found, err := session.Find(ctx, t.dir, opencode.SessionFilter{Title: tag}, session.TagKey, tag)
@@ -74,7 +75,16 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 			return found, err
 		}
 	}
-	var rules []opencode.Rule // they override those of the configuration
+	return t.dir.CreateSession(ctx, opencode.NewSession{
+		Title:    fmt.Sprintf("%s [%s]", t.job.SubTask.Subject, t.job.Attempt.Tag),
+		Metadata: t.tag(),
+		Agent:    t.job.Attempt.Agent, Model: t.model,
+		Rules: rules(),
+	})
+}
+
+// rules are the permissions of an attempt's session.
+func (t *turn) rules() (rules []opencode.Rule) {
 	for _, tool := range t.ownTools() {
 		rules = append(rules, opencode.Rule{Permission: tool, Pattern: "*", Action: opencode.Allow})
 	}
@@ -90,12 +100,7 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	if !diverted { // if it cannot ask, it decides for itself; diverted, it may ask
 		rules = append(rules, opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny})
 	}
-	return t.dir.CreateSession(ctx, opencode.NewSession{
-		Title:    fmt.Sprintf("%s [%s]", t.job.SubTask.Subject, t.job.Attempt.Tag),
-		Metadata: t.tag(),
-		Agent:    t.job.Attempt.Agent, Model: t.model,
-		Rules: rules,
-	})
+	return rules
 }
 
 // send ensures that the server has the turn's prompt exactly once, and reports whether the turn has already ended.

@@ -126,10 +126,13 @@ func New(cfg Config) (*Orchestrator, error) {
 	o.runs.left = map[string]boulder.Cooldown{}
 	o.stop, o.cancel = context.WithCancel(context.Background())
 	if cfg.Planner == nil {
-		o.limits.Replans, o.limits.Extensions = 0, 0
+		o.limits.Replans, o.limits.Extensions, o.limits.LookTime = 0, 0, 0
 	}
 	_, checks := cfg.Judge.(Checker)
 	o.limits.Unchecked = !checks
+	if _, looks := cfg.Runner.(Looker); !looks {
+		o.limits.LookTime = 0
+	}
 	if err := o.limits.Validate(); err != nil {
 		return nil, fmt.Errorf("orchestrator: Config.Limits: %w", err)
 	}

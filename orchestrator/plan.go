@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
@@ -19,11 +21,20 @@ import (
 // startPlan asks for a plan. A stop, a pause or a cancel aborts the call: nothing is lost, and a resume asks again.
 func (r *run) startPlan() {
 	b := r.state.Boulder
-	req := boulder.PlanRequest{Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode}
+	req := boulder.PlanRequest{
+		Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode, Look: b.LookMode, Known: found(b.Look),
+	}
 	var plan *boulder.Plan
+	var questions []string
 	var usage boulder.Usage
 	r.launchUntilStop(planRef, func(ctx context.Context) (err error) {
-		plan, usage, err = r.o.Plan(ctx, req, b.Base)
+		questions, usage, err = prepared(ctx, r.o.cfg.Planner, r.o.limits.LookTime > 0, &req)
+		if err != nil || len(questions) > 0 {
+			return err
+		}
+		var used boulder.Usage
+		plan, used, err = r.o.Plan(ctx, req, b.Base)
+		usage = usage.Add(used)
 		return err
 	}, func(err error) error {
 		if applyErr := r.apply(r.ledgerUsage(boulder.AttemptRef{}, boulder.UsagePlan, usage)...); applyErr != nil {
@@ -34,6 +45,8 @@ func (r *run) startPlan() {
 			return r.apply(schedule.PlanTrouble(r.state, r.o.limits, r.now, err)...)
 		case err != nil, !planning:
 			return r.unplanned(err)
+		case len(questions) > 0:
+			return r.apply(lookStarted(b.ID, lookModel(&b), questions, req.Known))
 		}
 		if err := r.propose(plan); err != nil {
 			return err
@@ -42,17 +55,33 @@ func (r *run) startPlan() {
 	})
 }
 
-// PlanPatiently asks the Task Ledger for a plan without a boulder, and waits out faults like a run with these limits; told
-// gets each that it waits out. Its error says why no plan came.
+// Looks are who looks at the project, and with which model (provider/model). Without Looker there are none.
+type Looks struct {
+	Looker Looker
+	Model  string
+}
+
+// PlanPatiently asks the Task Ledger for a plan without a boulder, and waits out faults like a run with these limits. A crash
+// forgets what a look found. told gets each [boulder.PlanTrouble] that is waited out, and a look's [boulder.LookStarted],
+// [boulder.Looked] and [boulder.UsageReport]. The error says why no plan came.
 func PlanPatiently(
-	ctx context.Context, p Planner, req boulder.PlanRequest, l Limits, told func(boulder.PlanTrouble),
+	ctx context.Context, p Planner, looks Looks, req boulder.PlanRequest, l Limits, told func(boulder.Body),
 ) (plan *boulder.Plan, usage boulder.Usage, err error) {
 	s := boulder.NewState()
 	_, err = s.Apply(boulder.Event{Time: time.Now().UTC(), BoulderID: "plan", Body: boulder.Created{Boulder: boulder.Boulder{ID: "plan"}}})
 	for err == nil {
-		var used boulder.Usage
-		plan, used, err = p.Plan(ctx, req)
-		if usage = usage.Add(used); !errors.Is(err, boulder.ErrTrouble) || ctx.Err() != nil {
+		questions, used, asked := prepared(ctx, p, looks.Looker != nil && l.LookTime > 0, &req)
+		usage = usage.Add(used)
+		if err = asked; err == nil && len(questions) > 0 {
+			look := boulder.Look{LookStarted: lookStarted(strings.ToLower(ulid.Make().String()), looks.Model, questions, req.Known)}
+			req.Known, used, err = lookOnce(ctx, looks.Looker, look, req.Task, l, told)
+			usage = usage.Add(used)
+		}
+		if err == nil {
+			plan, used, err = p.Plan(ctx, req)
+			usage = usage.Add(used)
+		}
+		if !errors.Is(err, boulder.ErrTrouble) || ctx.Err() != nil {
 			return plan, usage, err
 		}
 		now := time.Now().UTC()

@@ -19,6 +19,13 @@ type Planner interface {
 	Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error)
 }
 
+// Preparer is a [Planner] that can be told what a look at the project found before it splits a task.
+type Preparer interface {
+	// Prepare returns what is known of the task, and what a look should find out first, by req.Look. Plan gets Known again,
+	// with what was found. Otherwise the contract is that of [Planner.Plan].
+	Prepare(ctx context.Context, req boulder.PlanRequest) (boulder.Prepared, boulder.Usage, error)
+}
+
 // Judge is the Progress Ledger: it says whether an ended turn completed its sub-task.
 type Judge interface {
 	// Judge returns a normalised verdict. It may block for minutes and honours ctx; it may be called again for the same
@@ -59,6 +66,20 @@ type Runner interface {
 	// Errors wrap [boulder.ErrTrouble], [boulder.ErrSessionLost] or [boulder.ErrFatal]; any other ends the attempt. When
 	// ctx is cancelled, Run stops the agent's turn and returns context.Cause(ctx).
 	Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error)
+}
+
+// Looker is a [Runner] that can look something up in the project, in a session that may read and not change it. With any
+// other, and with a Planner that is no [Preparer], plans are made without looks.
+type Looker interface {
+	// Look brings one look to its end, and returns what it found and the usage of the whole session.
+	//
+	// The job says how far the look is. Before the session gets a prompt, Look reports the [boulder.LookSession] that it will
+	// be in then, and continues only if report returns nil: it is stored. So there is never a second session, and no prompt
+	// is sent twice. A look after which the project's files differ is void, and so is one that gave no usable answer.
+	//
+	// An error that wraps [boulder.ErrTrouble] has it called again; any other makes the look void. When ctx is cancelled,
+	// Look stops the session's turn and returns context.Cause(ctx).
+	Look(ctx context.Context, job boulder.LookJob, report func(boulder.Body) error) (boulder.Looked, boulder.Usage, error)
 }
 
 // Verifier is a [Runner] that can rerun gates. With any other, gates of sub-tasks that a fork took over never run, so

@@ -41,6 +41,7 @@ type run struct {
 	waitsFor      string    // the parked sub-task for which the run ends
 	decidedToStop bool      // the scheduler ended the run
 	limitsShared  bool      // other boulders have shared the limits
+	looked        bool      // a look has begun, here or in an earlier process
 	ended         error     // why the run ends before the boulder does
 	aborted       error     // why all work was cancelled
 	storeErr      error     // the Store's error: the state is ahead of the disk, and nothing more is written
@@ -200,7 +201,7 @@ func (r *run) resume() error {
 		agreed := Approval{Plan: plan, Gates: r.req.GatesApproved, Model: r.req.Model}
 		r.req.Approve = func(context.Context, *boulder.Plan) (Approval, error) { return agreed, nil }
 	}
-	r.state, r.req.GatesApproved = stored, false
+	r.state, r.req.GatesApproved, r.looked = stored, false, b.Look != nil
 	for _, o := range r.state.Live() {
 		r.interrupted[o.Attempt.AttemptRef] = true
 	}

@@ -19,7 +19,7 @@ import (
 var (
 	replanRef    = boulder.AttemptRef{}
 	verifyRef    = boulder.AttemptRef{Attempt: -1} // the gates at the end
-	planRef      = boulder.AttemptRef{Attempt: -2} // a plan, then its approval
+	planRef      = boulder.AttemptRef{Attempt: -2} // a plan, a look before it, then its approval
 	integrateRef = boulder.AttemptRef{Attempt: -3} // the integration of a result
 	tryRef       = boulder.AttemptRef{Attempt: -4} // the trial of the gates before the first attempt
 	checkRef     = boulder.AttemptRef{Attempt: -5} // the check of the request at the end
@@ -63,6 +63,8 @@ func (r *run) launch() {
 			start(tryRef, r.startTry)
 		case schedule.AskPlan:
 			start(planRef, r.startPlan)
+		case schedule.Look:
+			start(planRef, r.startLook)
 		case schedule.AskReplan:
 			start(replanRef, r.startReplan)
 		case schedule.Finish:
@@ -292,6 +294,8 @@ func (r *run) admissible(m message) error {
 				m.ref.Attempt, m.ref.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)
 		}
 		may = true
+	case boulder.LookSession:
+		may = m.ref == planRef
 	case boulder.Isolated:
 		may = m.ref == tryRef
 	case boulder.Integrated, boulder.Conflict:

@@ -27,12 +27,14 @@ import (
 )
 
 var (
-	_ orchestrator.Planner = (*taskledger.Planner)(nil)
-	_ orchestrator.Judge   = (*progressledger.Judge)(nil)
-	_ orchestrator.Checker = (*progressledger.Judge)(nil)
-	_ orchestrator.Runner  = (*executor.Executor)(nil)
-	_ executor.Workspace   = (*workspace.Workspace)(nil)
-	_ executor.Slots       = Slots{}
+	_ orchestrator.Planner  = (*taskledger.Planner)(nil)
+	_ orchestrator.Preparer = (*taskledger.Planner)(nil)
+	_ orchestrator.Judge    = (*progressledger.Judge)(nil)
+	_ orchestrator.Checker  = (*progressledger.Judge)(nil)
+	_ orchestrator.Runner   = (*executor.Executor)(nil)
+	_ orchestrator.Looker   = (*executor.Executor)(nil)
+	_ executor.Workspace    = (*workspace.Workspace)(nil)
+	_ executor.Slots        = Slots{}
 
 	_ orchestrator.Integrator = (*executor.Executor)(nil)
 )
@@ -166,17 +168,24 @@ func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error)
 		return c, err
 	}
 	p.diverter = p.newDiverter()
-	p.runner, err = executor.New(executor.Config{
-		Host: p.host, Project: p.dir, Workspace: p.work(), Slots: slots, BlockersFile: p.blockersFile(), Rules: &p.cfg.Rules,
-		GateTimeout: p.cfg.GateTimeout, Env: env, Asks: p.cfg.OnAsk, Price: p.price,
-		Attach: func(ctx context.Context, address string) (*opencode.Client, error) { return p.attach(ctx, address, 0) },
-		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,
-	})
+	run := p.looks()
+	run.Slots, run.BlockersFile, run.GateTimeout, run.Env = slots, p.blockersFile(), p.cfg.GateTimeout, env
+	run.Asks, run.Diverter = p.cfg.OnAsk, p.diverter
+	p.runner, err = executor.New(run)
 	return orchestrator.Config{
 		Project: p.dir, Planner: p.planner(), Judge: p.judge(), Runner: p.runner,
 		Limits: &p.cfg.Limits, Diversion: p.diverter.briefed,
 		Logger: p.log,
 	}, err
+}
+
+// looks is the configuration of an executor that only looks at the project.
+func (p *Project) looks() executor.Config {
+	return executor.Config{
+		Host: p.host, Project: p.dir, Workspace: p.work(), Rules: &p.cfg.Rules, Price: p.price,
+		Attach: func(ctx context.Context, address string) (*opencode.Client, error) { return p.attach(ctx, address, 0) },
+		Redact: p.secrets, Logger: p.log,
+	}
 }
 
 // Budget returns the budget of a run: the limits of flag, and the configured ones where flag has none.

@@ -25,15 +25,26 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// Plan asks the Task Ledger to split a task. Nothing is stored. It waits out faults, and limits of at most limits.cool_max:
-// the user waits, too. told gets each fault that it waits out.
+// Plan asks the Task Ledger to split a task, after a look at the project where one is needed. Nothing is stored. It waits out
+// faults, and limits of at most limits.cool_max: the user waits, too. told gets what [orchestrator.PlanPatiently] tells.
 func (p *Project) Plan(
-	ctx context.Context, req boulder.PlanRequest, told func(boulder.PlanTrouble),
+	ctx context.Context, req boulder.PlanRequest, told func(boulder.Body),
 ) (*boulder.Plan, boulder.Usage, error) {
 	limits := p.cfg.Limits
 	limits.ResetMax = min(limits.ResetMax, limits.CoolMax)
 	req.Project, req.Task, req.Constraints = p.dir, p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)
-	plan, usage, err := orchestrator.PlanPatiently(ctx, p.planner(), req, limits, told)
+	req.Look = cmp.Or(req.Look, p.cfg.Plan.Look)
+	model, err := p.Model()
+	if err != nil {
+		return nil, boulder.Usage{}, err
+	}
+	looks := orchestrator.Looks{Model: cmp.Or(p.cfg.Plan.LookModel, model)}
+	if p.host != nil {
+		if looks.Looker, err = executor.New(p.looks()); err != nil {
+			return nil, boulder.Usage{}, err
+		}
+	}
+	plan, usage, err := orchestrator.PlanPatiently(ctx, p.planner(), looks, req, limits, told)
 	if err != nil {
 		return nil, usage, cmp.Or(context.Cause(ctx), fmt.Errorf("plan: %w", err))
 	}

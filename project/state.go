@@ -143,6 +143,7 @@ func (p *Project) Complete(ctx context.Context, req *Request) error {
 		req.Model, req.GatesApproved = cmp.Or(req.Model, p.opts.Model, p.cfg.Model), p.cfg.AllowModelGates
 	}
 	req.Agent = cmp.Or(req.Agent, p.agent())
+	req.LookMode, req.LookModel = cmp.Or(req.LookMode, p.cfg.Plan.Look), cmp.Or(req.LookModel, p.cfg.Plan.LookModel)
 	done := p.Criteria(req.DoneWhen)
 	req.DoneWhen, req.Checks, req.Base = done.Words, done.Checks, cmp.Or(req.Base, p.base)
 	req.Gates, req.NoWorse, req.Budget = p.cfg.Gates, p.cfg.NoWorse, p.Budget(req.Budget)

@@ -88,6 +88,7 @@ func Build(in Input) boulder.Brief {
 	learned := data("## Found out by other sub-tasks\n\nThe newest comes first.", newestFirst(in.NewFacts),
 		file(t.ID, "new-facts.md"), maxFacts)
 	finishedOthers := data("## Other sub-tasks that are over", finished(in.Finished), file(t.ID, "finished.md"), maxFinished)
+	looked := data("## Found in the project by a look before the planning", found(in.Plan.Facts, t.Found), file(t.ID, "found.md"), maxFacts)
 	facts := data("## Facts from the planning", facts(in.Plan.Facts), file("", "facts.md"), maxFacts)
 
 	sections := []*section{
@@ -100,12 +101,12 @@ func Build(in Input) boulder.Brief {
 		{heading: triageHeading, text: triage(in.Diversion)},
 		answers, notes, results,
 		{heading: "## An earlier session began this", text: interrupted(t)},
-		earlier, failures, learned, finishedOthers, facts,
+		earlier, failures, looked, learned, finishedOthers, facts,
 		{heading: "## When you are done", text: closing(t)},
 	}
 	// Give what can be cut its least, and the remaining room to the most urgent: an attempt needs the results that it
 	// builds on, but can usually do without the list of what else was done.
-	urgency := []*section{answers, notes, results, failures, earlier, request, learned, facts, finishedOthers}
+	urgency := []*section{answers, notes, results, failures, earlier, request, looked, learned, facts, finishedOthers}
 	least := make([]int, len(urgency))
 	for i, s := range urgency {
 		least[i] = s.render(0)

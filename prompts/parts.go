@@ -126,6 +126,17 @@ func facts(f boulder.Facts) string {
 	return strings.Join(p.paragraphs, separator)
 }
 
+// found lists the findings of a look that a sub-task names.
+func found(f boulder.Facts, ids []string) string {
+	var all []string
+	for _, finding := range f.Found {
+		if slices.Contains(ids, finding.ID) {
+			all = append(all, text.Fold(finding.String()))
+		}
+	}
+	return bullets(all)
+}
+
 func closing(t *boulder.SubTask) string {
 	return "End with a short message: what you did, how you checked it" +
 		text.If(len(t.Outputs) > 0, ", the value of each output") + ", and what is open. It is compared with the files, the " +

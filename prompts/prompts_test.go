@@ -426,3 +426,10 @@ func TestNothingInAPromptPassesForTheManager(t *testing.T) {
 		t.Errorf("the tag is closed early: %s", said)
 	}
 }
+
+// A look is told the task and its questions as data.
+func TestLookGolden(t *testing.T) {
+	t.Parallel()
+	golden.Compare(t, "look.md", prompts.Look("Add dark mode\nin all pages", []string{"Where is the theme set?", "Is there a switch?"}, 10))
+	golden.NoForgery(t, prompts.Look(golden.Forgery, []string{golden.Forgery, "x" + golden.Forgery}, 10))
+}

@@ -36,6 +36,7 @@ type answerSubTask struct {
 	EmptyOK        bool     `json:"empty_ok"`
 	Outputs        []string `json:"outputs"`
 	Writes         []string `json:"writes"`
+	Found          []string `json:"found" also:"findings"` // only if there are findings
 
 	Rest map[string]any `json:"*"`
 }
@@ -62,7 +63,7 @@ func (a *answer) plan(req boulder.PlanRequest, known *boulder.Plan) (*boulder.Pl
 	for i := range p.Request {
 		p.Request[i].Owner, p.Request[i].ShownBy = "", ""
 	}
-	p.SubTasks = a.specs()
+	p.SubTasks = a.specs(known.Facts)
 	fill(p)
 	for i, s := range a.SubTasks {
 		for _, name := range nonEmpty(s.DependsOn) {
@@ -126,12 +127,12 @@ func request(req boulder.PlanRequest) *boulder.Plan {
 }
 
 // specs returns the sub-tasks without their dependencies.
-func (a *answer) specs() (specs []boulder.Spec) {
+func (a *answer) specs(known boulder.Facts) (specs []boulder.Spec) {
 	for _, s := range a.SubTasks {
 		specs = append(specs, boulder.Spec{
 			ID: slug(s.ID), Subject: text.Cut(oneLine(s.Subject), maxSubject), ActiveForm: text.Cut(oneLine(s.ActiveForm), maxSubject),
 			Description: clean(strings.TrimSpace(s.Description)), SuccessCriteria: nonEmpty(s.SuccessCriteria), Gates: nonEmpty(s.Gates),
-			ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: nonEmpty(s.Outputs),
+			ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: nonEmpty(s.Outputs), Found: foundOf(s.Found, known),
 			Writes: slices.DeleteFunc(nonEmpty(s.Writes), func(pattern string) bool { return scope.Check(pattern) != nil }),
 		})
 	}

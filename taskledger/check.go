@@ -37,6 +37,7 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c.notBlank("facts.", "to_find", p.Facts.ToFind)
 	c.notBlank("facts.", "to_derive", p.Facts.ToDerive)
 	c.notBlank("facts.", "guesses", p.Facts.Guesses)
+	c.findings()
 	c.obligations()
 	c.model("model", p.Model)
 	c.notBlank("", "integration_gates", p.IntegrationGates)
@@ -63,17 +64,40 @@ func (c *checker) called(i int) string {
 	return fmt.Sprintf("sub-task %d", i+1)
 }
 
+// rowID checks the id of a row, and returns the beginning of its fields' paths.
+func (c *checker) rowID(list string, i int, id string, taken map[string]bool) (in string) {
+	in = fmt.Sprintf("%s[%d].", list, i)
+	switch {
+	case !validID().MatchString(id) || len(id) > maxID:
+		c.report(in+"id", "use letters (a-z, A-Z), digits, - and _", "%q cannot be an id", text.Cut(id, maxID))
+	case taken[id]:
+		c.report(in+"id", "give each its own", "the id %q is taken by an earlier row", id)
+	}
+	taken[id] = true
+	return in
+}
+
+func (c *checker) findings() {
+	known := map[string]bool{}
+	for i, f := range c.Facts.Found {
+		if in := c.rowID("facts.found", i, f.ID, known); blank(f.Statement) {
+			c.report(in+"statement", "say what was found, or remove the row", "the finding %q has no statement", f.ID)
+		}
+	}
+	for i, s := range c.SubTasks {
+		for n, id := range s.Found {
+			if !known[id] {
+				c.report(fmt.Sprintf("sub_tasks[%d].found[%d]", i, n), "name an id of facts.found, or remove it",
+					"%s names the finding %q, which is not in the plan", c.called(i), text.Cut(id, maxID))
+			}
+		}
+	}
+}
+
 func (c *checker) obligations() {
 	taken := map[string]bool{}
 	for i, o := range c.Request {
-		in := fmt.Sprintf("request[%d].", i)
-		switch {
-		case !validID().MatchString(o.ID) || len(o.ID) > maxID:
-			c.report(in+"id", "use letters (a-z, A-Z), digits, - and _", "%q cannot be an id", text.Cut(o.ID, maxID))
-		case taken[o.ID]:
-			c.report(in+"id", "give each its own", "the id %q is taken by an earlier row", o.ID)
-		}
-		taken[o.ID] = true
+		in := c.rowID("request", i, o.ID, taken)
 		if blank(o.Text) {
 			c.report(in+"text", "say what is asked for or forbidden, or remove the row", "row %q of the request has no text", o.ID)
 		}

@@ -46,25 +46,65 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		return Seal(single(req), boulder.OriginDirect, "", time.Now()), boulder.Usage{}, nil
 	}
 	survey := p.survey(ctx, req.Project, req.Task)
-	known, spent, err := p.facts(ctx, req, survey)
-	if err == nil && !known.direct(req.Mode) {
-		var used boulder.Usage
-		known.plan, used, err = p.split(ctx, req, known, survey)
-		spent = spent.Add(used)
+	known, spent, err := req.Known, boulder.Usage{}, error(nil)
+	if known == nil {
+		known, spent, err = p.prepare(ctx, req, survey.String())
 	}
 	switch {
+	case err != nil:
+		return nil, spent, err
+	case known.Seal != nil && len(known.Facts.Found) > 0: // since it was sealed
+		return Seal(tellAll(known), known.Seal.Origin, p.Model, time.Now()), spent, nil
+	case known.Seal != nil:
+		return known, spent, nil
+	}
+	plan, used, err := p.split(ctx, req, known, survey.String())
+	spent = spent.Add(used)
+	switch {
 	case errors.Is(err, ledger.ErrNoAnswer):
-		p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
-		return Seal(single(req), boulder.OriginFallback, p.Model, time.Now()), spent, nil
+		return p.whole(ctx, req, err), spent, nil
 	case err != nil:
 		return nil, spent, err
 	}
-	p.Logger.DebugContext(ctx, "planned", "sub_tasks", len(known.plan.SubTasks), "reason", known.plan.Reason)
+	p.Logger.DebugContext(ctx, "planned", "sub_tasks", len(plan.SubTasks), "reason", plan.Reason)
 	origin := boulder.OriginModel
-	if len(known.plan.SubTasks) == 1 {
-		origin = boulder.OriginDirect
+	if len(plan.SubTasks) == 1 {
+		origin, plan = boulder.OriginDirect, tellAll(plan)
 	}
-	return Seal(known.plan, origin, p.Model, time.Now()), spent, nil
+	return Seal(plan, origin, p.Model, time.Now()), spent, nil
+}
+
+// Prepare makes the first call of [Planner.Plan], by the contract of orchestrator.Preparer.
+func (p *Planner) Prepare(ctx context.Context, req boulder.PlanRequest) (boulder.Prepared, boulder.Usage, error) {
+	if blank(req.Task) || req.Mode == boulder.PlanNever {
+		return boulder.Prepared{}, boulder.Usage{}, nil
+	}
+	survey := p.survey(ctx, req.Project, req.Task)
+	known, spent, err := p.prepare(ctx, req, survey.String())
+	if err != nil {
+		return boulder.Prepared{}, spent, err
+	}
+	return boulder.Prepared{Known: known, Questions: questions(req.Look, known, survey.Files)}, spent, nil
+}
+
+// prepare returns what is known of the task, as the plan of one sub-task. It has a seal if no other plan is needed.
+func (p *Planner) prepare(ctx context.Context, req boulder.PlanRequest, survey string) (*boulder.Plan, boulder.Usage, error) {
+	known, spent, err := p.facts(ctx, req, survey)
+	switch {
+	case errors.Is(err, ledger.ErrNoAnswer):
+		return p.whole(ctx, req, err), spent, nil
+	case err != nil:
+		return nil, spent, err
+	case known.direct(req.Mode):
+		return Seal(known.plan, boulder.OriginDirect, p.Model, time.Now()), spent, nil
+	}
+	return known.plan, spent, nil
+}
+
+// whole returns the plan for a model whose answers are unusable.
+func (p *Planner) whole(ctx context.Context, req boulder.PlanRequest, why error) *boulder.Plan {
+	p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", why)
+	return Seal(single(req), boulder.OriginFallback, p.Model, time.Now())
 }
 
 // facts has the model list what the task demands and what is known.
@@ -73,7 +113,7 @@ func (p *Planner) facts(ctx context.Context, req boulder.PlanRequest, survey str
 		known, err = a.facts(req)
 		return err
 	}
-	asked := question(factsSystemPrompt, ledger.Schema[factsAnswer](map[string][]string{"request.kind": {"asks", "forbids", "wish"}}))
+	asked := question(factsSystemPrompt, ledger.Schema[factsAnswer](map[string][]string{"request.kind": {"asks", "forbids", "wish"}}, "facts.found"))
 	asked.SchemaName = "task_ledger_facts"
 	_, spent, err = ledger.Ask(ctx, p.Completer, p.Logger, asked, check,
 		factsPrompt(req, maxPromptTask, survey), factsPrompt(req, shortPromptTask, ""))
@@ -85,14 +125,14 @@ const maxMended = 2
 
 // split has the model split the task.
 func (p *Planner) split(
-	ctx context.Context, req boulder.PlanRequest, known facts, survey string,
+	ctx context.Context, req boulder.PlanRequest, known *boulder.Plan, survey string,
 ) (plan *boulder.Plan, spent boulder.Usage, err error) {
 	mended := 0
 	check := func(a *answer) (err error) {
-		if plan, err = a.plan(req, known.plan); err != nil {
+		if plan, err = a.plan(req, known); err != nil {
 			return err
 		}
-		if plan == known.plan {
+		if plan == known {
 			return nil
 		}
 		if told := a.own(plan, req); len(told) > 0 && mended < maxMended {
@@ -101,20 +141,28 @@ func (p *Planner) split(
 		}
 		return nil
 	}
-	schema := ledger.Schema[answer](nil, "sub_tasks.replaces")
+	schema := schemaOf(known.Facts, "sub_tasks.replaces")
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(systemPrompt, schema), check,
-		userPrompt(req, maxPromptTask, known.plan, survey), userPrompt(req, shortPromptTask, known.plan, ""))
+		userPrompt(req, maxPromptTask, known, survey), userPrompt(req, shortPromptTask, known, ""))
 	if err == nil {
 		p.warnOfUnread(&said)
 	}
 	return plan, spent, err
 }
 
-func (p *Planner) survey(ctx context.Context, project, task string) string {
+func (p *Planner) survey(ctx context.Context, project, task string) *Survey {
 	if project == "" {
-		return ""
+		return &Survey{}
 	}
-	return NewSurvey(ctx, project, task, p.Logger).String()
+	return NewSurvey(ctx, project, task, p.Logger)
+}
+
+// schemaOf is that of an answer with sub-tasks, without some fields.
+func schemaOf(known boulder.Facts, without ...string) json.RawMessage {
+	if len(known.Found) == 0 {
+		without = append(without, "sub_tasks.found")
+	}
+	return ledger.Schema[answer](nil, without...)
 }
 
 func question(system string, schema json.RawMessage) providers.Request {
@@ -142,10 +190,10 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if len(req.Replaced)+len(req.Missing) == 0 {
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
 	}
-	asked := question(replanSystemPrompt, ledger.Schema[answer](nil, "goal", "constraints", "owners"))
+	asked := question(replanSystemPrompt, schemaOf(req.Facts, "goal", "constraints", "owners"))
 	prompt := replanPrompt
 	if len(req.Missing) > 0 {
-		asked = question(extendSystemPrompt, ledger.Schema[answer](nil, "goal", "constraints", "owners", "sub_tasks.replaces"))
+		asked = question(extendSystemPrompt, schemaOf(req.Facts, "goal", "constraints", "owners", "sub_tasks.replaces"))
 		prompt = extendPrompt
 	}
 	var made boulder.Replacement
@@ -154,7 +202,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 		return err
 	}
 	about := slices.Concat([]string{req.Failed.Subject, req.Failed.Description}, req.Missing, []string{req.Task})
-	survey := p.survey(ctx, req.Project, strings.Join(about, "\n"))
+	survey := p.survey(ctx, req.Project, strings.Join(about, "\n")).String()
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, asked, check, prompt(req, 1, survey), prompt(req, shorter, ""))
 	if errors.Is(err, ledger.ErrNoAnswer) {
 		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)
@@ -190,11 +238,12 @@ func fill(p *boulder.Plan) {
 	if p.Version == 0 {
 		p.Version = boulder.PlanVersion
 	}
-	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.ToDerive)+len(f.Guesses) == 0 {
+	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.Found)+len(f.ToDerive)+len(f.Guesses) == 0 {
 		p.Facts = boulder.Facts{}
 	}
 	number(p.SubTasks)
-	numberRows(p.Request)
+	numberRows("r", len(p.Request), func(i int) *string { return &p.Request[i].ID })
+	numberRows("f", len(p.Facts.Found), func(i int) *string { return &p.Facts.Found[i].ID })
 	for i := range p.SubTasks {
 		fillSubTask(&p.SubTasks[i])
 		for j, name := range p.SubTasks[i].DependsOn {
@@ -248,16 +297,16 @@ func byNumber(name string, specs []boulder.Spec) string {
 	return specs[n-1].ID
 }
 
-// numberRows gives the rows of a request without an id r and their number, or the next free one.
-func numberRows(rows []boulder.Obligation) {
-	taken := make(map[string]bool, len(rows))
-	for _, o := range rows {
-		taken[o.ID] = true
+// numberRows gives rows without an id a prefix and their number, or the next free one.
+func numberRows(prefix string, rows int, id func(i int) *string) {
+	taken := make(map[string]bool, rows)
+	for i := range rows {
+		taken[*id(i)] = true
 	}
 	for i := range rows {
-		for n := i + 1; rows[i].ID == ""; n = max(n, len(rows)) + 1 {
-			if id := fmt.Sprintf("r%d", n); !taken[id] {
-				rows[i].ID, taken[id] = id, true
+		for n := i + 1; *id(i) == ""; n = max(n, rows) + 1 {
+			if free := fmt.Sprintf("%s%d", prefix, n); !taken[free] {
+				*id(i), taken[free] = free, true
 			}
 		}
 	}

@@ -105,7 +105,7 @@ func userPrompt(req boulder.PlanRequest, characters int, known *boulder.Plan, su
 		ledger.Headed("Constraints that the user set; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
 		ledger.Headed("What the task demands, by id", ledger.Bullets(rows)) +
 		ledger.Headed("Facts", text.Excerpt(found, maxText, text.Start)) +
-		survey + ledger.Headed("Demanded", demanded(req)) + "Split the task."
+		foundPrompt(f) + survey + ledger.Headed("Demanded", demanded(req)) + "Split the task."
 }
 
 const replanSystemPrompt = `You are the Task Ledger of a manager that has work done by coding agents. A task was split
@@ -150,7 +150,7 @@ func replanPrompt(req boulder.ReplanRequest, shrink int, survey string) string {
 	return ledger.Headed("Task", text.Excerpt(req.Task, maxTask/shrink, text.Start)) +
 		ledger.Headed("Goal", req.Goal) +
 		ledger.Headed("Constraints; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
-		survey + ledger.Marked("RECORDS", replanRecords(req, shrink)) + "Replan what is replaced."
+		foundPrompt(req.Facts) + survey + ledger.Marked("RECORDS", replanRecords(req, shrink)) + "Replan what is replaced."
 }
 
 func replanRecords(req boulder.ReplanRequest, shrink int) string {

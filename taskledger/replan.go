@@ -21,7 +21,7 @@ func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacemen
 	if n < 1 || n > most {
 		return made, fmt.Errorf("there are %d sub_tasks; give 1 to %d", n, most)
 	}
-	p := &boulder.Plan{Version: boulder.PlanVersion, Task: "-", SubTasks: a.specs()}
+	p := &boulder.Plan{Version: boulder.PlanVersion, Task: "-", SubTasks: a.specs(req.Facts)}
 	fill(p)
 	r := &replanner{
 		answer: a, req: req, specs: p.SubTasks, old: dependables(req),
@@ -222,6 +222,7 @@ func (r *replanner) inherit() {
 		if old != nil {
 			s := &r.specs[i]
 			s.Model, s.Agent, s.Priority, s.DoneWhen = old.Model, old.Agent, old.Priority, slices.Clone(old.DoneNamed())
+			addTo(&s.Found, old.Found...)
 			if old.Budget != nil {
 				s.Budget = new(*old.Budget)
 			}

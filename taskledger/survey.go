@@ -22,6 +22,7 @@ import (
 
 // Survey is what can be known of a project without a model.
 type Survey struct {
+	Files    int      // how many there are
 	Related  []string // files that the task's words point at, best first; at most 30
 	sections []section
 }
@@ -65,6 +66,7 @@ func NewSurvey(ctx context.Context, dir, task string, log *slog.Logger) *Survey 
 		log.InfoContext(ctx, "the survey of the project lacks what git did not say", "error", err)
 	}
 	files = reached(dir, files)
+	s.Files = len(files)
 	s.rules(dir, files)
 	if root, err := os.OpenRoot(dir); err == nil { // no link leads out of it
 		ci := having(files, func(name string) bool { ok, _ := path.Match(workflows, name); return ok || name == ".gitlab-ci.yml" })

@@ -26,6 +26,8 @@ const (
 	Workflow = limiter.BoulderType
 
 	ActivityPlan      = "plan"
+	ActivityPrepare   = "prepare"
+	ActivityLook      = "look"
 	ActivityReplan    = "replan"
 	ActivityJudge     = "judge"
 	ActivityCheck     = "check-request"

@@ -222,6 +222,18 @@ func (p jsonPorts) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.
 	return answer(ctx, v, u, err)
 }
 
+func (p jsonPorts) Prepare(ctx context.Context, req boulder.PlanRequest) (boulder.Prepared, boulder.Usage, error) {
+	v, u, err := p.script.Prepare(ctx, throughJSON(req))
+	return answer(ctx, v, u, err)
+}
+
+func (p jsonPorts) Look(ctx context.Context, job boulder.LookJob, report func(boulder.Body) error) (boulder.Looked, boulder.Usage, error) {
+	v, u, err := p.script.Look(ctx, throughJSON(job), func(b boulder.Body) error {
+		return throughJSON(fault.Of(report(throughJSON(boulder.Event{Body: b}).Body))).Err()
+	})
+	return answer(ctx, v, u, err)
+}
+
 func (p jsonPorts) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
 	v, u, err := p.script.Replan(ctx, throughJSON(req))
 	return answer(ctx, v, u, err)

@@ -19,6 +19,8 @@ import (
 
 var (
 	_ orchestrator.Planner        = (*flow)(nil)
+	_ orchestrator.Preparer       = (*flow)(nil)
+	_ orchestrator.Looker         = (*flow)(nil)
 	_ orchestrator.Judge          = (*flow)(nil)
 	_ orchestrator.Checker        = (*flow)(nil)
 	_ orchestrator.Runner         = (*flow)(nil)
@@ -189,12 +191,36 @@ func nothingReported(b boulder.Body) error {
 }
 
 func (f *flow) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
-	release, err := f.permit(ctx, f.state.Boulder.LedgerModel, ActivityPlan)
+	return plan[*boulder.Plan](ctx, f, ActivityPlan, req)
+}
+
+func (f *flow) Prepare(ctx context.Context, req boulder.PlanRequest) (boulder.Prepared, boulder.Usage, error) {
+	return plan[boulder.Prepared](ctx, f, ActivityPrepare, req)
+}
+
+func plan[Out any](ctx context.Context, f *flow, name string, req boulder.PlanRequest) (none Out, u boulder.Usage, err error) {
+	release, err := f.permit(ctx, f.state.Boulder.LedgerModel, name)
 	if err != nil {
-		return nil, boulder.Usage{}, err
+		return none, u, err
 	}
 	defer release()
-	r, err := redoLost[*boulder.Plan](ctx, f, ActivityPlan, req, nothingReported)
+	r, err := redoLost[Out](ctx, f, name, req, nothingReported)
+	return r.Value, r.Usage, err
+}
+
+// lookRef is the look's key in hosts.
+var lookRef = boulder.AttemptRef{Attempt: -1}
+
+// Look continues on the host that has the session. If that is gone, the session is lost, and the look void.
+func (f *flow) Look(ctx context.Context, job boulder.LookJob, report func(boulder.Body) error) (boulder.Looked, boulder.Usage, error) {
+	release, err := f.permit(ctx, job.Look.Model, ActivityLook)
+	if err != nil {
+		return boulder.Looked{}, boulder.Usage{}, err
+	}
+	defer release()
+	c := &call{host: f.hosts[lookRef]}
+	r, err := do[boulder.Looked](ctx, f, ActivityLook, job, c, report)
+	f.hosts[lookRef] = c.host
 	return r.Value, r.Usage, err
 }
 

@@ -27,8 +27,8 @@ import (
 	"github.com/bouldermgr/manager/temporal/limiter"
 )
 
-// Parts do the work. If Runner implements [orchestrator.Verifier], [orchestrator.Integrator], [orchestrator.Trier] or
-// [orchestrator.SessionStopper] as well, or Judge [orchestrator.Checker], so must that of all other workers of the queue.
+// Parts do the work. If Runner implements [orchestrator.Verifier], [orchestrator.Integrator], [orchestrator.Trier],
+// [orchestrator.Looker] or [orchestrator.SessionStopper] as well, or Judge [orchestrator.Checker], so must that of all other workers of the queue.
 type Parts struct {
 	Planner orchestrator.Planner
 	Judge   orchestrator.Judge
@@ -98,6 +98,21 @@ func registerAll(w sdk.Worker, c client.Client, p Parts) {
 		req.Project = p.Project
 		return p.Planner.Plan(ctx, req)
 	})
+	register(w, c, p.Check, flow.ActivityPrepare, func(ctx context.Context, req boulder.PlanRequest, _ *reporter) (boulder.Prepared, boulder.Usage, error) {
+		_, looks := p.Runner.(orchestrator.Looker)
+		preparer, asks := p.Planner.(orchestrator.Preparer)
+		if !looks || !asks {
+			return boulder.Prepared{}, boulder.Usage{}, nil // the plan is made without a look
+		}
+		req.Project = p.Project
+		return preparer.Prepare(ctx, req)
+	})
+	if looker, can := p.Runner.(orchestrator.Looker); can {
+		register(w, c, p.Check, flow.ActivityLook, func(ctx context.Context, job boulder.LookJob, t *reporter) (boulder.Looked, boulder.Usage, error) {
+			t.host = p.Host
+			return looker.Look(ctx, job, t.tell)
+		})
+	}
 	register(w, c, p.Check, flow.ActivityReplan, func(ctx context.Context, req boulder.ReplanRequest, _ *reporter) (boulder.Replacement, boulder.Usage, error) {
 		req.Project = p.Project
 		return p.Planner.Replan(ctx, req)

@@ -137,6 +137,14 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 		if b.Unchecked != "" {
 			w.seen["a request unchecked"]++
 		}
+	case boulder.Looked:
+		if b.Void != "" {
+			w.seen["a void look"]++
+		}
+	case boulder.UsageReport:
+		if b.Source == boulder.UsageLook && w.disk.Boulder.LookUsage != (boulder.Usage{}) {
+			w.violate("no look is paid twice", "it is booked again: %+v", b.Usage)
+		}
 	case boulder.SubTaskDone:
 		w.checkDone(b)
 	}

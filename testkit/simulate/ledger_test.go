@@ -88,6 +88,22 @@ func (p *process) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	return &plan, u, nil
 }
 
+// Prepare implements orchestrator.Preparer.
+func (p *process) Prepare(ctx context.Context, req boulder.PlanRequest) (made boulder.Prepared, u boulder.Usage, err error) {
+	d := throw(p.w.sc.seed, "prepare", p.number)
+	if err := p.delay(ctx, lanePlanner, d.span(time.Second, time.Minute), time.Second); err != nil {
+		return made, u, err
+	}
+	err = p.alive(func() error {
+		if p.w.disk.Boulder.Look != nil {
+			p.w.violate("no look is paid twice", "the planner prepares again after %+v", p.w.disk.Boulder.Look)
+		}
+		made, u = p.w.sc.prepared(req), boulder.Usage{Input: 300, Output: 60, Calls: 1, Cost: 0.125}
+		return nil
+	})
+	return made, u, err
+}
+
 var errLater = errors.New("not now")
 
 // approve plays the user who is asked about the plan.

@@ -202,3 +202,22 @@ func (sc *scenario) requestCheck(req boulder.CheckRequest) boulder.RequestCheck 
 	}
 	return boulder.RequestCheck{Rows: []boulder.RequestRow{{Request: "this", Evidence: "a file", Met: true}}, Answer: "it is there"}
 }
+
+// prepared returns what is known before the plan, and in a world with a look what that has to find out.
+func (sc *scenario) prepared(req boulder.PlanRequest) boulder.Prepared {
+	known := sc.plan.Clone()
+	known.Task, known.SubTasks = req.Task, known.SubTasks[:1]
+	p := boulder.Prepared{Known: &known}
+	if sc.looks {
+		p.Questions = []string{"where is it?"}
+	}
+	return p
+}
+
+// looked returns the end of a look.
+func (sc *scenario) looked() boulder.Looked {
+	if throw(sc.seed, "looked").is(0.2) {
+		return boulder.Looked{Void: "files changed"}
+	}
+	return boulder.Looked{Findings: []boulder.Finding{{ID: "f1", Statement: "it is here", File: "main.go", Line: 1, Sure: boulder.Certain}}}
+}

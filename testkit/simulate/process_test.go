@@ -115,6 +115,7 @@ func (p *process) die() {
 		for _, s := range p.w.sessions {
 			p.w.cut(s, "the server is killed")
 		}
+		p.w.lookout.cut()
 	}
 	p.leave(errCrash)
 	p.end()

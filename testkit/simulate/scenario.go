@@ -39,6 +39,7 @@ type scenario struct {
 	grace  time.Duration // of a polite stop
 
 	planned  bool   // a Planner makes the plan; otherwise the user supplies it
+	looks    bool   // after a look at the project
 	approval string // the user's answer to the plan: "" (not asked), yes, edit, no, later
 	asked    bool   // the user has to approve replans
 
@@ -75,7 +76,7 @@ func newScenario(seed uint64) scenario {
 	sc.asks = pick(throw(seed, "asks"), 0, 0, 0.1, 0.4)
 	sc.limits.EvaluationsTotal = throw(seed, "total").from(2, 15)
 	sc.generation = pick(throw(seed, "generation"), 1, 2)
-	sc.isolated = throw(seed, "isolated").is(0.15)
+	sc.isolated, sc.looks = throw(seed, "isolated").is(0.15), throw(seed, "looks").is(0.7)
 	if sc.class == serial {
 		sc.asks = 0
 	}
@@ -188,4 +189,5 @@ const (
 	laneAnswer
 	laneIntegrate
 	laneCheck
+	laneLook
 )

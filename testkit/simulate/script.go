@@ -298,6 +298,36 @@ func (s *Script) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Pl
 	return &plan, u, nil
 }
 
+// Prepare implements orchestrator.Preparer.
+func (s *Script) Prepare(ctx context.Context, req boulder.PlanRequest) (p boulder.Prepared, u boulder.Usage, err error) {
+	if err := s.napBeforeAnswer(ctx, lanePlanner, throw(s.sc.seed, "prepare").span(time.Second, time.Minute)); err != nil {
+		return p, u, err
+	}
+	return s.sc.prepared(req), boulder.Usage{Input: 300, Output: 60, Calls: 1, Cost: 0.125}, nil
+}
+
+// Look implements orchestrator.Looker.
+func (s *Script) Look(ctx context.Context, job boulder.LookJob, report func(boulder.Body) error) (l boulder.Looked, u boulder.Usage, err error) {
+	d, at := throw(s.sc.seed, "look"), job.Look.LookSession
+	if err := s.napBeforeAnswer(ctx, laneLook, d.span(time.Millisecond, time.Second)); err != nil {
+		return l, u, err
+	}
+	if at.MessageID == "" {
+		at.SessionID, at.MessageID = "ses of the look", "msg of the look"
+		if err := report(at); err != nil {
+			return l, u, err
+		}
+	}
+	if err := s.napBeforeAnswer(ctx, laneLook, d.span(time.Second, 12*time.Minute)); err != nil {
+		return l, u, err
+	}
+	u = boulder.Usage{Input: 800, Output: 90, Calls: 3, Cost: 0.5}
+	if f, met := s.meets("look", place{}, s.sc.judgeFaults(place{}), anyFault); met {
+		return l, u, f.err
+	}
+	return s.sc.looked(), u, nil
+}
+
 // Replan implements orchestrator.Planner.
 func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
 	at := place{subTask: req.Failed.ID, tries: req.Failed.Tries, turn: len(req.Earlier)}

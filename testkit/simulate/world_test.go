@@ -25,6 +25,7 @@ type world struct {
 	lanes     map[string]int // by sub-task, see lane
 	process   *process       // the living one
 	repo      repo
+	lookout   lookout
 
 	disk   *boulder.State // expected on disk: the fold of the committed events
 	events []boulder.Event

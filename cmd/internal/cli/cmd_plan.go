@@ -33,6 +33,7 @@ type taskFlags struct {
 	from        string
 	constraints []string
 	mode        boulder.PlanMode
+	look        boulder.LookMode
 	list        bool
 	doneWhen    doneFlag
 }
@@ -50,7 +51,10 @@ func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	constFlag(cmd, &f.mode, boulder.PlanAlways, "plan", "split the task even if the ledger model would leave it whole")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
+	constFlag(cmd, &f.look, boulder.LookAlways, "look", "have an agent that only reads look at the project before the task is split")
+	constFlag(cmd, &f.look, boulder.LookNever, "no-look", "split the task without such a look (default: by plan.look)")
 	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
+	cmd.MarkFlagsMutuallyExclusive("direct", "from-list", "look", "no-look")
 }
 
 type doneFlag []string
@@ -70,7 +74,7 @@ func (f *doneFlag) Set(text string) error {
 
 func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
 	clean := a.project.Clean("The task", append([]string{task}, f.constraints...)...)
-	return boulder.PlanRequest{Project: a.project.Dir(), Task: clean[0], Constraints: clean[1:], Mode: f.mode}
+	return boulder.PlanRequest{Project: a.project.Dir(), Task: clean[0], Constraints: clean[1:], Mode: f.mode, Look: f.look}
 }
 
 const maxTask = 1 << 20
@@ -200,10 +204,14 @@ func (a *app) preview(
 	view.Expected(o, plan, a.project.Config().Limits, budget, a.project.Earlier(ctx))
 }
 
-// planning shows progress on stderr until done is called. told adds why it waits.
-func (a *app) planning(ledger string) (told func(boulder.PlanTrouble), done func()) {
-	waits := func(f boulder.PlanTrouble) string {
-		return text.Safe(fmt.Sprintf("No plan yet: %s. Asked again at %s.", f.Reason, view.Clock(f.NotBefore)))
+// planning shows progress on stderr until done is called. told adds why it waits, and what a look does.
+func (a *app) planning(ledger string) (told func(boulder.Body), done func()) {
+	line := func(b boulder.Body) string {
+		if f, waits := b.(boulder.PlanTrouble); waits {
+			return text.Safe(fmt.Sprintf("No plan yet: %s. Asked again at %s.", f.Reason, view.Clock(f.NotBefore)))
+		}
+		said := text.OneLine(view.Describe(boulder.Event{Body: b}).Line)
+		return strings.ToUpper(said[:1]) + said[1:] + "."
 	}
 	if !a.quiet && a.console().Drawable() {
 		began, p, lines := time.Now(), a.on(a.Stderr), make(chan string, 100)
@@ -217,10 +225,10 @@ func (a *app) planning(ledger string) (told func(boulder.PlanTrouble), done func
 			}
 			return printed
 		})
-		return func(f boulder.PlanTrouble) { lines <- waits(f) }, screen.Close
+		return func(b boulder.Body) { lines <- line(b) }, screen.Close
 	}
 	a.note("Planning with %s …", view.ModelName(ledger))
-	return func(f boulder.PlanTrouble) { a.note("%s", waits(f)) }, func() {}
+	return func(b boulder.Body) { a.note("%s", line(b)) }, func() {}
 }
 
 // makePlan asks the Task Ledger for a plan, or takes the task's own list, and seals it with the project's commit.

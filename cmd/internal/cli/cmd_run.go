@@ -122,7 +122,7 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 		return "", err
 	}
 	made := o.request(a, task)
-	req.Task, req.Constraints, req.PlanMode = made.Task, made.Constraints, made.Mode
+	req.Task, req.Constraints, req.PlanMode, req.LookMode = made.Task, made.Constraints, made.Mode, made.Look
 	switch {
 	case o.list:
 		req.Plan, err = o.makePlan(ctx, a, made)

@@ -80,6 +80,12 @@ func Describe(e boulder.Event) Entry {
 		s.say("", "created: %s", b.Boulder.Task)
 	case boulder.Planned:
 		s.say("", "plan revision %d (%s) waits for approval", b.Revision, b.Origin)
+	case boulder.LookStarted:
+		s.say("»", "looking at the project with %s: %s", ModelName(b.Model), strings.Join(b.Questions, "; "))
+	case boulder.LookSession:
+		s.say("", "the look works in session %s", b.SessionID)
+	case boulder.Looked:
+		s.looked(b)
 	case boulder.Decomposed:
 		s.say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
 			text.Plural(len(b.SubTasks), "sub-task"))
@@ -131,6 +137,17 @@ func Describe(e boulder.Event) Entry {
 		s.ofAttempt(b)
 	}
 	return s
+}
+
+func (s *Entry) looked(b boulder.Looked) {
+	switch {
+	case b.Void != "":
+		s.say("!", "the look counts for nothing: %s", b.Void)
+	default:
+		s.say("»", "the look found %s%s%s", text.Plural(len(b.Findings), "fact"),
+			text.Prefixed("; dropped: ", strings.Join(b.Refuted, "; ")),
+			text.If(b.NotCompared, "; outside of git it is not known whether it changed files"))
+	}
 }
 
 func (s *Entry) say(sign, format string, args ...any) {

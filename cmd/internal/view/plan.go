@@ -58,6 +58,12 @@ func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	for _, c := range plan.Constraints {
 		o.Field(1, "constraint", c)
 	}
+	if len(plan.Facts.Found) > 0 {
+		o.Field(1, "looked for", strings.Join(plan.Facts.ToFind, "; "))
+	}
+	for _, f := range plan.Facts.Found {
+		o.Field(1, "found", f.ID+": "+f.String())
+	}
 	for _, guess := range plan.Facts.Guesses {
 		o.Field(1, "assumed", guess)
 	}
@@ -232,7 +238,7 @@ func printSpec(o page.Out, mark, id string, s boulder.Spec, known []string) {
 	}
 	o.Fields(1, "expects", text.If(s.ExpectsChanges, "a change to files"),
 		"empty ok", text.If(s.EmptyOK, "to have found nothing is a good result"),
-		"outputs", strings.Join(s.Outputs, ", "), "writes", strings.Join(s.Writes, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
+		"outputs", strings.Join(s.Outputs, ", "), "is told", strings.Join(s.Found, ", "), "writes", strings.Join(s.Writes, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
 		"agent", s.Agent, "priority", text.If(s.Priority != boulder.Medium, string(s.Priority)))
 	o.Field(1, "budget", Budget(s.Budget))
 }

@@ -257,6 +257,7 @@ type Receipt struct {
 	Attempts int              `json:"attempts"`
 	Replans  int              `json:"replans"`
 	Planning boulder.Usage    `json:"planning"`  // plan, replans, and the check of the request
+	Looks    boulder.Usage    `json:"looks"`     // at the project
 	SubTasks []subTaskReceipt `json:"sub_tasks"` // in plan order
 
 	JudgedTurns int `json:"judged_turns"`
@@ -296,7 +297,7 @@ func NewReceipt(of *project.Reading) *Receipt {
 	d, b := of.Snapshot, of.Boulder
 	r := &Receipt{
 		Type: "receipt", BoulderID: b.ID, Status: b.Status, Budget: b.Budget, Attempts: b.Attempts, Replans: b.Replans,
-		spending: spending{b.Usage, of.Worked().Milliseconds()}, Planning: b.Usage, SubTasks: []subTaskReceipt{}, running: of.Running(),
+		spending: spending{b.Usage, of.Worked().Milliseconds()}, Planning: b.Usage.Sub(b.LookUsage), Looks: b.LookUsage, SubTasks: []subTaskReceipt{}, running: of.Running(),
 	}
 	for _, t := range d.SubTasks {
 		r.JudgedTurns += t.Judged
@@ -338,7 +339,7 @@ func (r *Receipt) bound(d boulder.Snapshot, total int) {
 		}
 	}
 	if left := r.MostJudgedTurns - r.JudgedTurns; r.Usage.Unpriced == 0 {
-		r.MostCost = r.Usage.Cost + float64(left)*(r.Usage.Cost-r.Planning.Cost)/float64(r.JudgedTurns)
+		r.MostCost = r.Usage.Cost + float64(left)*(r.Usage.Cost-r.Planning.Cost-r.Looks.Cost)/float64(r.JudgedTurns)
 	}
 }
 
@@ -357,6 +358,9 @@ func (r *Receipt) Print(o page.Out) {
 	plain := func(s string) string { return s }
 	if r.Planning.Calls > 0 {
 		add(plain, "planning", spending{Usage: r.Planning}, "", nil)
+	}
+	if r.Looks.Calls > 0 {
+		add(plain, "looks", spending{Usage: r.Looks}, "", nil)
 	}
 	for _, t := range r.SubTasks {
 		if len(t.Attempts) > 0 {

@@ -15,7 +15,7 @@ import (
 // asks again. The caller adds the tag and the prompt of a [boulder.Starting] and the id of a blocker, puts a prompt before
 // that of a [boulder.Continuation], and stops a turn at work before a [boulder.Parked].
 //
-// [Run], [Judge], [Integrate], [Try], [AskPlan] and [AskReplan] are work that should be under way: start it if it is not.
+// [Run], [Judge], [Integrate], [Try], [AskPlan], [Look] and [AskReplan] are work that should be under way: start it if it is not.
 // [Wake] asks for another call at a time; [Stop] ends the run.
 type Action any
 
@@ -27,6 +27,9 @@ type Judge struct{ Open *boulder.Open }
 
 // AskPlan means that the Task Ledger should be making the first plan.
 type AskPlan struct{}
+
+// Look means that the runner should be looking at the project, for the first plan.
+type Look struct{}
 
 // AskReplan means that the Task Ledger should be replanning, or the user deciding about its proposal.
 type AskReplan struct{}

@@ -155,7 +155,7 @@ func (b *budget) forbids(a Action) string {
 			return b.exceeded
 		}
 		return fmt.Sprintf("the run's budget of %s is used up by what is running", text.Plural(int(limit.Calls), "model call"))
-	case Run, AskPlan, AskReplan:
+	case Run, AskPlan, AskReplan, Look:
 		return b.exceeded
 	}
 	return ""

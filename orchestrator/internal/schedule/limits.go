@@ -45,6 +45,10 @@ type Limits struct {
 	Replans int `json:"replans"`
 	// Extensions is how often a run may add what is missing of the request in the end. Defaults to 1.
 	Extensions int `json:"extensions"`
+	// LookTime is how long a look at the project may take; 0: there are none. Defaults to 12 minutes.
+	LookTime time.Duration `json:"look_time"`
+	// LookFindings is how many findings of a look count for a question. Defaults to 10.
+	LookFindings int `json:"look_findings"`
 	// Unchecked: nobody can say whether the request is met, so a boulder ends without that question. Set by the orchestrator.
 	Unchecked bool `json:"unchecked,omitempty" yaml:"-"`
 	// IdleTurns is how many turns in a row without a tool call bring a warning; one more is stuck. Defaults to 3.
@@ -77,7 +81,7 @@ func DefaultLimits() Limits {
 			{"*gpt-4o*", 3}, {"*claude*sonnet*", 5}, {"*haiku*", 10}, {"*grok*", 10},
 		},
 		PerModel: 5, Attempts: 3, Evaluations: 5, EvaluationsTotal: 15, Troubles: 3, Backoff: 500 * time.Millisecond,
-		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, Extensions: 1, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute,
+		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, Extensions: 1, LookTime: 12 * time.Minute, LookFindings: 10, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute,
 		ResetMax: 24 * time.Hour, Warn: 0.8,
 	}
 }
@@ -107,10 +111,12 @@ func (l Limits) Validate() error {
 	least("stuck", l.Stuck, 1)
 	least("replans", l.Replans, 0)
 	least("extensions", l.Extensions, 0)
+	least("look_findings", l.LookFindings, 1)
 	least("idle_turns", l.IdleTurns, 1)
 	least("cooldowns", l.Cooldowns, 0)
 	for name, d := range map[string]time.Duration{
 		"backoff": l.Backoff, "cool_base": l.CoolBase, "cool_max": l.CoolMax, "reset_max": l.ResetMax,
+		"look_time": l.LookTime,
 	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("limit %s is %s: it must not be negative", name, d))

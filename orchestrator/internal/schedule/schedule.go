@@ -28,7 +28,11 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 		return cooled
 	}
 	if planning {
-		c.do(c.askLedger(s.Boulder.PlanFaults, notPlanned, AskPlan{}))
+		if look := s.Boulder.Looking(); look != nil {
+			c.do(c.look(look.Model))
+		} else {
+			c.do(c.askLedger(s.Boulder.PlanFaults, notPlanned, AskPlan{}))
+		}
 		return c.end()
 	}
 	c.advanceReplan()
@@ -203,6 +207,19 @@ func (c *computing) askLedger(f boulder.PlanFaults, failed string, work Action) 
 		return Wake{At: cool.Until}
 	}
 	return work
+}
+
+// look returns a look, or a wait before it.
+func (c *computing) look(model string) Action {
+	switch faults := c.s.Boulder.PlanFaults; {
+	case c.tooLong(model):
+		return nil
+	case c.now.Before(faults.NotBefore):
+		return Wake{At: faults.NotBefore}
+	case c.cooling(model):
+		return Wake{At: c.s.Boulder.Cooldowns[model].Until}
+	}
+	return Look{}
 }
 
 // allOver returns what ends the boulder, or the run while sub-tasks are parked. Once everything is done, the request is

@@ -303,6 +303,16 @@ func PlanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder
 	return append(cooled, boulder.PlanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})
 }
 
+// LookFailed returns what follows from an error of a look: after trouble it goes on later, a few times, else it is void.
+func LookFailed(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
+	troubles := s.Boulder.PlanFaults.Troubles
+	if !errors.Is(err, boulder.ErrTrouble) || troubles+1 >= l.Troubles {
+		return []boulder.Body{boulder.Looked{Void: err.Error()}}
+	}
+	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.Look.Model, troubles, "look", 0)
+	return append(cooled, boulder.PlanTrouble{Reason: err.Error(), NotBefore: until})
+}
+
 // wait returns when to try again after a fault. A model that answers with a rate limit or an overload, or whose provider
 // wants more than the run may wait, cools down for all its users. The provider asked for that wait, so it does not count
 // towards giving up.

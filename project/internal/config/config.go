@@ -36,6 +36,8 @@ type Config struct {
 	// Environment lists the variables that OpenCode and commands get, such as PATH or NPM_*. Defaults to all.
 	Environment []string `yaml:"environment"`
 
+	Plan Plan `yaml:"plan"`
+
 	// AllowModelGates runs the gates of a model's plan without review. Defaults to false: they are only hints to agents.
 	AllowModelGates bool          `yaml:"allow_model_gates"`
 	Gates           []string      `yaml:"gates"`        // of every sub-task, in addition to its own
@@ -89,6 +91,12 @@ const LandAsk Land = "ask"
 // Words lists the values that a configuration may name.
 func (Land) Words() []string {
 	return []string{string(LandAsk), boulder.LandedFiles, boulder.LandedBranch, boulder.LandedPR}
+}
+
+// Plan says what precedes a plan.
+type Plan struct {
+	Look      boulder.LookMode `yaml:"look"`       // defaults to auto
+	LookModel string           `yaml:"look_model"` // of a look; defaults to the model of sub-tasks that name none
 }
 
 // Tracing says where the trace of a run is sent when the run ends.
@@ -167,7 +175,7 @@ func (c *Config) check(file *yamlfile.File) {
 			file.Report(path, path+": "+line, "")
 		}
 	}
-	for path, ref := range map[string]string{"model": c.Model, "ledger_model": c.LedgerModel} {
+	for path, ref := range map[string]string{"model": c.Model, "ledger_model": c.LedgerModel, "plan.look_model": c.Plan.LookModel} {
 		if _, err := providers.ParseModel(ref); ref != "" {
 			reportAll(path, err)
 		}

@@ -120,6 +120,12 @@ func (r *builder) take(e boulder.Event) {
 	case boulder.Planned, boulder.Decomposed, boulder.ReplanProposed, boulder.Replanned, boulder.ReplanRefused,
 		boulder.PlanTrouble:
 		r.plan.end(at)
+	case boulder.LookStarted:
+		r.plan.end(at)
+		r.plan = r.begin(r.root, at, "invoke_agent look", append(model(body.Model), semconv.GenAIOperationNameInvokeAgent)...)
+	case boulder.Looked:
+		r.plan.end(at)
+		r.plan = chat(r.root, "plan")
 	case boulder.Starting:
 		o := r.state.Open(body.SubTaskID)
 		r.attempt[body.AttemptRef] = r.begin(r.root, at, fmt.Sprintf("%s, attempt %d", body.SubTaskID, body.Attempt),
@@ -148,7 +154,7 @@ func (r *builder) take(e boulder.Event) {
 		ref := boulder.AttemptRef{SubTaskID: body.SubTaskID, Attempt: body.Attempt}
 		map[string]*span{
 			boulder.UsageAttempt: r.turn[ref], boulder.UsageJudge: r.judge[ref], boulder.UsagePlan: r.plan, boulder.UsageReplan: r.plan,
-			boulder.UsageCheck: r.plan,
+			boulder.UsageCheck: r.plan, boulder.UsageLook: r.plan,
 		}[body.Source].add(usageAttrs(body.Usage)...)
 	case boulder.Retry:
 		r.endAttempt(body.AttemptRef, at, body.Reason)

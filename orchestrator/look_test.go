@@ -1,0 +1,239 @@
+package orchestrator_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// lookout is a server whose sessions outlive its orchestrators, and that can look at the project.
+type lookout struct {
+	*server
+	mu       sync.Mutex
+	sessions map[string]string // by tag
+	prompts  map[string]int    // by message id: how often it was sent
+	jobs     []boulder.LookJob
+	faults   []error // of the next looks, after their prompt
+	end      boulder.Looked
+}
+
+func (l *lookout) Look(_ context.Context, job boulder.LookJob, report func(boulder.Body) error) (boulder.Looked, boulder.Usage, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jobs = append(l.jobs, job)
+	at := job.Look.LookSession
+	if at.SessionID == "" && job.Recovered {
+		at.SessionID = l.sessions[job.Look.Tag]
+	}
+	if at.SessionID == "" {
+		at.SessionID = fmt.Sprint("s", len(l.sessions)+1)
+		if l.sessions[job.Look.Tag] != "" {
+			at.SessionID += " is a second one"
+		}
+		l.sessions[job.Look.Tag] = at.SessionID
+	}
+	if at.MessageID == "" {
+		at.MessageID = fmt.Sprint("m", len(l.prompts)+1)
+		if err := report(at); err != nil {
+			return boulder.Looked{}, boulder.Usage{}, err
+		}
+	}
+	l.prompts[at.MessageID]++
+	used := boulder.Usage{Calls: 1, Input: 7}
+	if len(l.faults) > 0 {
+		err := l.faults[0]
+		l.faults = l.faults[1:]
+		return boulder.Looked{}, used, err
+	}
+	return l.end, used, nil
+}
+
+// prepares is a planner that wants a look, and names in its plan what it was told.
+type prepares struct {
+	plannerFunc
+	calls     *[]boulder.PlanRequest
+	questions []string
+}
+
+func (p prepares) Prepare(_ context.Context, req boulder.PlanRequest) (boulder.Prepared, boulder.Usage, error) {
+	*p.calls = append(*p.calls, req)
+	known := planOf(spec("whole"))
+	known.Goal = "known"
+	return boulder.Prepared{Known: known, Questions: p.questions}, boulder.Usage{Calls: 1, Input: 20}, nil
+}
+
+func looking(t *testing.T) (r *rig, l *lookout, asked *[]boulder.PlanRequest) {
+	r = newRig(t)
+	l = &lookout{
+		server: r.server, sessions: map[string]string{}, prompts: map[string]int{},
+		end: boulder.Looked{Findings: []boulder.Finding{{ID: "f1", Statement: "here", File: "a.go", Line: 3}}},
+	}
+	asked = &[]boulder.PlanRequest{}
+	r.cfg.Runner = l
+	r.cfg.Planner = prepares{func(_ context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+		*asked = append(*asked, req)
+		plan := planOf(spec("a"))
+		if req.Known != nil {
+			plan.Facts.Found = req.Known.Facts.Found
+		}
+		return plans(plan)(context.Background(), req)
+	}, asked, []string{"where?"}}
+	return r, l, asked
+}
+
+func TestLookBeforeAPlan(t *testing.T) {
+	t.Parallel()
+	r, l, asked := looking(t)
+	events, err := r.request(orchestrator.Request{Task: "t", Settings: boulder.Settings{Model: "p/m", LookModel: "p/looks", LookMode: boulder.LookAlways}})
+	r.completes(events, err)
+	if len(*asked) != 2 || (*asked)[0].Look != boulder.LookAlways || (*asked)[0].Known != nil || (*asked)[1].Known.Goal != "known" ||
+		!reflect.DeepEqual((*asked)[1].Known.Facts.Found, l.end.Findings) {
+		t.Errorf("asked %+v", *asked)
+	}
+	if job := l.jobs[0]; len(l.jobs) != 1 || job.Look.Model != "p/looks" || job.Recovered || job.Findings != 10 || job.Time.Minutes() != 12 {
+		t.Errorf("%+v", l.jobs)
+	}
+	head, _ := r.store.load(t)
+	if head.LookUsage.Input != 7 || head.Usage.Input != 20+7+100+10 {
+		t.Errorf("used %+v", head.Usage)
+	}
+	if rev := r.store.revisions()[0]; !reflect.DeepEqual(rev.Plan.Facts.Found, l.end.Findings) {
+		t.Errorf("%+v", rev.Plan)
+	}
+	if check, err := orchestrator.CheckDecisions(r.store.log("b1")); err != nil || check.Difference != nil {
+		t.Errorf("replayed: %v, %+v", err, check)
+	}
+}
+
+// Where no look is possible or wanted, the planner is asked once.
+func TestNoLook(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*rig, *orchestrator.Request){
+		"no runner can": func(r *rig, _ *orchestrator.Request) { r.cfg.Runner = r.server },
+		"switched off":  func(_ *rig, req *orchestrator.Request) { req.LookMode = boulder.LookNever },
+		"no time for it": func(r *rig, _ *orchestrator.Request) {
+			r.cfg.Limits = new(orchestrator.DefaultLimits())
+			r.cfg.Limits.LookTime = 0
+		},
+		"nothing to find": func(r *rig, _ *orchestrator.Request) {
+			p := r.cfg.Planner.(prepares)
+			p.questions = nil
+			r.cfg.Planner = p
+		},
+		"no such planner": func(r *rig, _ *orchestrator.Request) { r.cfg.Planner = r.cfg.Planner.(prepares).plannerFunc },
+	} {
+		r, l, _ := looking(t)
+		req := orchestrator.Request{Task: "t"}
+		change(r, &req)
+		r.completes(r.request(req))
+		if len(l.jobs) != 0 {
+			t.Errorf("%s: %+v", name, l.jobs)
+		}
+	}
+}
+
+// A crash at any commit: one session, one prompt, one bill, and the plan has the findings.
+func TestLookIsPaidOnce(t *testing.T) {
+	t.Parallel()
+	for commit := 1; ; commit++ {
+		over := false
+		for _, written := range []bool{false, true} {
+			r, l, asked := looking(t)
+			r.store.fault = func(n int, w bool) error {
+				if n == commit && w == written {
+					return errDisk
+				}
+				return nil
+			}
+			events, err := r.request(orchestrator.Request{Task: "t"})
+			if over = err == nil; over {
+				break
+			}
+			r.store.fault = nil
+			if len(r.store.events) == 0 {
+				continue
+			}
+			if events, err = r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
+				t.Fatalf("commit %d, written %v: %v after %v", commit, written, err, events)
+			}
+			head, _ := r.store.load(t)
+			if head.Status != boulder.Completed || head.LookUsage.Input != 7 || len(l.sessions) != 1 || l.sessions["manager:b1/look"] != "s1" {
+				t.Errorf("commit %d, written %v: %s, looks used %+v in %v", commit, written, head.Status, head.LookUsage, l.sessions)
+			}
+			stored := head.Look.MessageID
+			for id := range l.prompts {
+				if id != stored {
+					t.Errorf("commit %d, written %v: prompts %v, and %s is stored", commit, written, l.prompts, stored)
+				}
+			}
+			if last := (*asked)[len(*asked)-1]; last.Known == nil || len(last.Known.Facts.Found) != 1 {
+				t.Errorf("commit %d, written %v: planned with %+v", commit, written, last.Known)
+			}
+		}
+		if over {
+			if commit < 8 {
+				t.Errorf("only %d commits", commit)
+			}
+			return
+		}
+	}
+}
+
+// A fault is waited out in the same session; a look that fails, or fails too often, is void, and the plan is made without it.
+func TestLookFails(t *testing.T) {
+	t.Parallel()
+	trouble := fmt.Errorf("%w: gone", boulder.ErrTrouble)
+	for name, test := range map[string]struct {
+		faults []error
+		looks  int
+		void   string
+	}{
+		"trouble":       {[]error{trouble, trouble}, 3, ""},
+		"too much":      {[]error{trouble, trouble, trouble}, 3, "infrastructure trouble: gone"},
+		"lost":          {[]error{boulder.ErrSessionLost}, 1, "session lost"},
+		"no such model": {[]error{fmt.Errorf("%w: no such model", boulder.ErrFatal)}, 1, "cannot continue: no such model"},
+	} {
+		r, l, asked := looking(t)
+		l.faults = test.faults
+		r.cfg.Limits = new(orchestrator.DefaultLimits())
+		r.cfg.Limits.Backoff = 1
+		r.completes(r.request(orchestrator.Request{Task: "t"}))
+		head, _ := r.store.load(t)
+		found := (*asked)[len(*asked)-1].Known.Facts.Found
+		if len(l.jobs) != test.looks || head.Look.Looked.Void != test.void || (len(found) == 0) != (test.void != "") || len(l.sessions) != 1 ||
+			head.LookUsage.Input != 7 || slices.ContainsFunc(l.jobs[1:], func(j boulder.LookJob) bool { return !j.Recovered }) {
+			t.Errorf("%s: %d looks, %+v, used %+v, found %v", name, len(l.jobs), head.Look.Looked, head.LookUsage, found)
+		}
+	}
+}
+
+// Without a boulder a look is told, and paid for in the sum.
+func TestPlanPatientlyLooks(t *testing.T) {
+	t.Parallel()
+	r, l, asked := looking(t)
+	for _, fails := range []error{nil, errors.New("no OpenCode")} {
+		*asked = nil
+		if fails != nil {
+			l.faults = []error{fails}
+		}
+		var told []string
+		_, usage, err := orchestrator.PlanPatiently(t.Context(), r.cfg.Planner, orchestrator.Looks{Looker: l, Model: "p/m"},
+			boulder.PlanRequest{Task: "t"}, orchestrator.DefaultLimits(), func(b boulder.Body) {
+				told = append(told, boulder.TypeOf(b))
+				if end, ok := b.(boulder.Looked); ok && end.Void != fmt.Sprint(cmp.Or[any](fails, "")) {
+					t.Errorf("%+v after %v", end, fails)
+				}
+			})
+		if err != nil || usage.Input != 20+7+100 || !slices.Equal(told, []string{"look-started", "usage", "looked"}) || len(*asked) != 2 {
+			t.Errorf("%v: %v, used %+v, told %v", fails, err, usage, told)
+		}
+	}
+}
