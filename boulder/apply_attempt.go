@@ -66,7 +66,7 @@ func (s *State) turnSent(e *Event, o *Open, b TurnSent) error {
 	case !b.Resume && o.Turn.MessageID != "":
 		return fmt.Errorf("turn %d of %q was sent", b.Turn, b.SubTaskID)
 	}
-	if err := unanswered(o); err != nil {
+	if err := unanswered(o, o.Turn.Aside...); err != nil {
 		return err
 	}
 	o.Attempt.Server = b.Server
@@ -205,16 +205,25 @@ func (s *State) worked(o *Open, d time.Duration) {
 func (a *Attempt) recovered() { a.Troubles, a.Reason, a.NotBefore = 0, "", time.Time{} }
 
 func (s *State) continuation(e *Event, o *Open, b Continuation) error {
-	if o.Turn.Verdict == nil || b.Turn != o.Turn.Number+1 {
+	if o.Turn.Verdict == nil && len(b.Aside) == 0 || b.Turn != o.Turn.Number+1 {
 		return fmt.Errorf("turn %d of %q cannot follow turn %d", b.Turn, b.SubTaskID, o.Turn.Number)
 	}
-	if err := unanswered(o); err != nil {
+	for _, id := range b.Aside {
+		if !slices.ContainsFunc(o.SubTask.AwaitedBy(b.Attempt), func(awaited Blocker) bool { return awaited.ID == id }) {
+			return fmt.Errorf("attempt %d of %q does not wait for an answer to %s", b.Attempt, b.SubTaskID, id)
+		}
+	}
+	if err := unanswered(o, b.Aside...); err != nil {
 		return err
 	}
 	s.dropIntegrating(o)
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
-	o.Attempt.Asked = hashOf(o.Turn.Verdict.ContinuationPrompt)
-	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt}
+	if v := o.Turn.Verdict; v != nil {
+		o.Attempt.Asked = hashOf(v.ContinuationPrompt)
+	}
+	o.Turn = &Turn{
+		AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt, Aside: b.Aside,
+	}
 	if !b.NotBefore.IsZero() {
 		o.Attempt.NotBefore, o.Attempt.Reason = b.NotBefore, "a pause after turns without progress"
 	}

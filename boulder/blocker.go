@@ -199,9 +199,11 @@ type BlockerSettled struct {
 	Allowed   bool          `json:"allowed,omitempty"`
 }
 
-// AwaitedBy returns the unsettled hard blockers of an attempt.
-func (t *SubTask) AwaitedBy(attempt int) []Blocker {
-	return filter(t.Blockers, func(b Blocker) bool { return b.Hard && b.Attempt == attempt && !b.Status.Settled() })
+// AwaitedBy returns the unsettled hard blockers of an attempt, without those left aside, given by their ids.
+func (t *SubTask) AwaitedBy(attempt int, aside ...string) []Blocker {
+	return filter(t.Blockers, func(b Blocker) bool {
+		return b.Hard && b.Attempt == attempt && !b.Status.Settled() && !slices.Contains(aside, b.ID)
+	})
 }
 
 // Awaited says what the user has to answer before a sub-task continues. There must be at least one blocker.
@@ -292,9 +294,9 @@ func (s *State) waitEnded(e *Event, o *Open, b WaitEnded) error {
 	return nil
 }
 
-// unanswered refuses to continue an attempt that awaits an answer.
-func unanswered(o *Open) error {
-	if awaited := o.SubTask.AwaitedBy(o.Attempt.Attempt); len(awaited) > 0 {
+// unanswered refuses to continue an attempt that awaits an answer, unless the question is left aside.
+func unanswered(o *Open, aside ...string) error {
+	if awaited := o.SubTask.AwaitedBy(o.Attempt.Attempt, aside...); len(awaited) > 0 {
 		return fmt.Errorf("attempt %d of %q waits for an answer to %s", o.Attempt.Attempt, o.SubTask.ID, awaited[0].ID)
 	}
 	return nil

@@ -141,6 +141,31 @@ func TestAwaitingIsNotContinued(t *testing.T) {
 	feed(t, s, Unparked{SubTaskID: "a"})
 }
 
+// TestLeftAside: a turn that is not judged may be followed by one that leaves all open questions aside, and only those.
+func TestLeftAside(t *testing.T) {
+	t.Parallel()
+	ref := AttemptRef{"a", 1}
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+	feed(t, s, executing(ref)...)
+	feed(t, s, asked(ref, "B1", true), asked(ref, "B2", true), asked(ref, "B3", false), TurnEnded{AttemptRef: ref, Turn: 1})
+	for _, aside := range [][]string{nil, {"B1"}, {"B1", "B2", "B3"}, {"B1", "B2", "B4"}} {
+		refused(t, s, Continuation{AttemptRef: ref, Turn: 2, Aside: aside})
+	}
+	feed(t, s, Continuation{AttemptRef: ref, Turn: 2, Aside: []string{"B1", "B2"}})
+	job := Job{SubTask: *s.SubTask("a"), Attempt: *s.Open("a").Attempt, Turn: *s.Open("a").Turn}
+	if job.Awaits() {
+		t.Error("the turn waits for what it leaves aside")
+	}
+	feed(t, s, TurnSent{AttemptRef: ref, Turn: 2, MessageID: "m2"}, asked(ref, "B4", true))
+	refused(t, s, TurnSent{AttemptRef: ref, Turn: 2, MessageID: "r", Resume: true})
+	if job.SubTask = *s.SubTask("a"); !job.Awaits() {
+		t.Error("the turn does not wait for a new question")
+	}
+	feed(t, s, answer("a", "B1", "yes"), TurnEnded{AttemptRef: ref, Turn: 2})
+	refused(t, s, completed(ref))
+	feed(t, s, Continuation{AttemptRef: ref, Turn: 3, Aside: []string{"B2", "B4"}}, Parked{AttemptRef: ref, Reason: "an answer"})
+}
+
 func TestContradictoryBlockers(t *testing.T) {
 	t.Parallel()
 	ref := AttemptRef{"a", 1}

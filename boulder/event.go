@@ -197,7 +197,10 @@ type Continuation struct {
 	Reason    string   `json:"reason"`
 	Remaining []string `json:"remaining"`
 	Turn      int      `json:"turn"` // number of the new turn
-	Prompt    string   `json:"prompt,omitempty" log:"only"`
+	// Aside are the ids of unanswered hard blockers: the prompt asks for what does not need the answers. The turn before need
+	// not be judged then.
+	Aside  []string `json:"aside,omitempty"`
+	Prompt string   `json:"prompt,omitempty" log:"only"`
 
 	Track     json.RawMessage `json:"track,omitempty" log:"only"` // the sub-task's new Track; empty: unchanged
 	NotBefore time.Time       `json:"not_before,omitzero"`        // end of a wait before the prompt, if any

@@ -33,6 +33,7 @@ type Evidence struct {
 	// NoServer: no language server ran, so errors are unknown. Gates then includes [SubTask.Lint].
 	NoServer    bool          `json:"no_server,omitempty"`
 	Promised    bool          `json:"promised,omitempty"`    // see [DonePromise]
+	Marked      bool          `json:"marked,omitempty"`      // the turn gave [Diversion.Marker]
 	Compactions int           `json:"compactions,omitempty"` // in this turn
 	Gates       []Gate        `json:"gates,omitempty"`
 	Usage       Usage         `json:"usage"`                // of the turn
@@ -312,6 +313,23 @@ type Verdict struct {
 
 	Overruled        []string `json:"overruled,omitempty"`         // why Completed is false although the model said true
 	JudgeUnavailable bool     `json:"judge_unavailable,omitempty"` // no usable answer came; the gates alone decided
+}
+
+// Needs returns the category of what the verdict needs from the user, or "".
+func (v *Verdict) Needs() BlockerCategory {
+	return map[string]BlockerCategory{
+		"missing_info": BlockerQuestion, "permission": BlockerPermission, "external": BlockerOther,
+	}[v.BlockedBy]
+}
+
+// Blocked returns the items of the agent's list that it calls blocked.
+func (e *Evidence) Blocked() (items []string) {
+	for _, t := range e.Todos {
+		if t.Status == "blocked" {
+			items = append(items, t.Content)
+		}
+	}
+	return items
 }
 
 // Criterion is one success criterion with the judge's finding.

@@ -237,8 +237,15 @@ func (m *machine) attemptEvent(t *rapid.T, o *Open) Body {
 			return m.waitEnded(t, o, ref)
 		}
 	}
-	if o.Attempt.Status == AttemptMonitoring && len(o.SubTask.AwaitedBy(ref.Attempt)) > 0 {
-		return Parked{AttemptRef: ref, Reason: "an answer", Digest: "it waits"}
+	if awaited := o.SubTask.AwaitedBy(ref.Attempt); o.Attempt.Status == AttemptMonitoring && len(awaited) > 0 {
+		if o.Attempt.Turns >= 3 || rapid.Bool().Draw(t, "park") {
+			return Parked{AttemptRef: ref, Reason: "an answer", Digest: "it waits"}
+		}
+		aside := Continuation{AttemptRef: ref, Turn: o.Turn.Number + 1, Prompt: "do the rest"}
+		for _, b := range awaited {
+			aside.Aside = append(aside.Aside, b.ID)
+		}
+		return aside
 	}
 	switch o.Attempt.Status {
 	case AttemptQueued:
@@ -499,7 +506,7 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 		Integrating{AttemptRef: ref, Tip: "base", Result: "c1"},
 		Integrated{AttemptRef: ref, Commit: "c", Tree: "t"}, Conflict{AttemptRef: ref, Tip: "base"}, Isolated{},
 		Judged{AttemptRef: ref, Turn: turn, Verdict: Verdict{Completed: turn == 1}},
-		Continuation{AttemptRef: ref, Turn: turn},
+		Continuation{AttemptRef: ref, Turn: turn}, Continuation{AttemptRef: ref, Turn: turn, Aside: []string{"B1"}},
 		Retry{AttemptRef: ref, Status: attempt, Next: ref.Attempt + turn, Uncounted: turn == 2},
 		Trouble{AttemptRef: ref, Reason: "no server", NotBefore: m.now.Add(time.Second)},
 		UsageReport{SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Usage: Usage{Input: 3, Calls: 1}},

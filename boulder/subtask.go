@@ -239,6 +239,7 @@ type Turn struct {
 	Number    int       `json:"number"` // from 1
 	Seq       uint64    `json:"seq"`    // event that began it; later notes are news for the next prompt
 	Kind      TurnKind  `json:"kind"`
+	Aside     []string  `json:"aside,omitempty"`      // see [Continuation]
 	ToldUpTo  uint64    `json:"told_up_to,omitempty"` // the prompt includes what the user said up to this event; 0: up to Seq
 	Prompt    string    `json:"prompt"`
 	MessageID string    `json:"message_id,omitempty"` // stored before the prompt is sent

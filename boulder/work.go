@@ -91,7 +91,7 @@ type Job struct {
 	Alone func() bool `json:"-"`
 	// Raised returns all blockers of the sub-task that are stored by now, in any goroutine. SubTask has those from before.
 	Raised   func(context.Context) ([]Blocker, error) `json:"-"`
-	PerTurn  bool                                     // the wall clock bounds each turn, not the attempt (loops)
+	PerTurn  bool                                     // the wall clock bounds each turn, not the attempt (loops, and turns that leave a question aside)
 	TimeLeft time.Duration                            // of the sub-task's budget; zero: unbounded
 }
 
@@ -105,8 +105,9 @@ type Verification struct {
 	Last string
 }
 
-// Awaits reports whether only the user can answer what the attempt asked: the turn may end, but nothing more is sent.
-func (j *Job) Awaits() bool { return len(j.SubTask.AwaitedBy(j.Attempt.Attempt)) > 0 }
+// Awaits reports whether only the user can answer what the attempt asked, besides what the turn leaves aside: the turn may
+// end, but nothing more is sent.
+func (j *Job) Awaits() bool { return len(j.SubTask.AwaitedBy(j.Attempt.Attempt, j.Turn.Aside...)) > 0 }
 
 // Trial is the job of trying gates before an isolated boulder begins.
 type Trial struct {

@@ -79,6 +79,28 @@ func TestGates(t *testing.T) {
 		{GateAsks, "a permission", Wait, 0, "waits for an answer: permission bash", func(v *view) {
 			v.Asks = []string{"permission bash: rm -r build"}
 		}},
+		{GateOpen, "a question, untold", Send, 0, "it can go on without an answer to B1", func(v *view) { v.Questions = []Question{b1} }},
+		{GateOpen, "a question, and nothing is known to be left", Send, 0, "without an answer to B1", func(v *view) {
+			v.Questions, v.Unmet, v.Checked = []Question{b1}, nil, false
+		}},
+		{GateAsks, "a question, and nothing else is left", Wait, 0, "waits for an answer: an answer to B1", func(v *view) {
+			v.Questions, v.Marked = []Question{b1}, true
+		}},
+		{GateAsks, "a question, and the list is blocked", Wait, 0, "an answer to B1", func(v *view) {
+			v.Questions, v.Blocked, v.OpenItems = []Question{b1}, 1, 0
+		}},
+		{GateOpen, "a question, and one item is not blocked", Send, 0, "", func(v *view) {
+			v.Questions, v.Blocked, v.OpenItems = []Question{b1}, 1, 1
+		}},
+		{GateAsks, "told, and no progress", Wait, 0, "an answer to B1", func(v *view) { v.Questions, v.Aside, v.Moved = []Question{b1}, []string{"B1"}, false }},
+		{GateOpen, "told, and progress", Send, 0, "1 thing left", func(v *view) { v.Questions, v.Aside, v.Moved = []Question{b1}, []string{"B1"}, true }},
+		{GateAsks, "told, and nothing is known to be left", Wait, 0, "an answer to B1", func(v *view) {
+			v.Questions, v.Aside, v.Moved, v.Unmet = []Question{b1}, []string{"B1"}, true, nil
+		}},
+		{GateOpen, "another question", Send, 0, "without an answer to B2", func(v *view) {
+			v.Questions, v.Aside, v.Moved = []Question{b1, {"B2", "an answer to B2"}}, []string{"B1"}, false
+		}},
+		{GateAsks, "a question, and only a fresh session helps", Wait, 0, "an answer to B1", func(v *view) { v.Questions, v.Overflow = []Question{b1}, true }},
 		{GateCompaction, "under way", Wait, 0, "compacted", func(v *view) { v.Compacting = true }},
 		{GateInFlight, "at work", Wait, 0, "at work", func(v *view) { v.Pending, v.Busy = "m2", true }},
 		{GateInFlight, "not seen yet", Wait, 45 * time.Second, "on its way: 5s left", func(v *view) {
@@ -222,6 +244,8 @@ func TestGates(t *testing.T) {
 		})
 	}
 }
+
+var b1 = Question{"B1", "an answer to B1"}
 
 func equalAnswers(when ...time.Duration) []Answer {
 	var all []Answer

@@ -58,6 +58,9 @@ type (
 		At        time.Time
 		Decision  Decision
 		MessageID string // of Send and Fresh: the id of the prompt to send
+		// Of Send and Fresh: the ids of the questions that the prompt leaves aside, and whether it has answers of the user.
+		Aside    []string
+		Answered bool
 	}
 
 	// NotSent means that the continuation Pending failed: it was refused, or began no turn and cannot be found.
@@ -80,6 +83,7 @@ type Reached struct {
 	Stuck    bool           // the judge says that the agent cannot get further by itself
 	Stalled  bool           // the judge saw no progress: changed files alone do not count then
 	Promised bool           // the assistant's text in the turn gives the promise, see [Promised]
+	Marked   bool           // it gives the marker, perhaps before its last text
 }
 
 // Apply returns the track after an event. It is deterministic and does not change t.
@@ -121,6 +125,7 @@ func Apply(t Track, event Event, p Policy) Track {
 	case Verified:
 		if t.Progress.add(Reached{Gates: e.Green}) && t.Acted {
 			t.progressed()
+			t.Moved = true
 		}
 	case Compacted:
 		t.sawActivity(e.At)
@@ -130,7 +135,7 @@ func Apply(t Track, event Event, p Policy) Track {
 		t.decided(e, p)
 	case NotSent:
 		if t.Pending != "" {
-			t.Pending = ""
+			t.Pending, t.Aside = "", nil
 			t.failed(e.At)
 		}
 	case Replaced:
@@ -155,8 +160,8 @@ func (t *Track) turnEnded(e TurnEnded, p Policy) {
 		t.Status, t.Reason = Watching, ""
 	}
 	r := e.Reached
-	marked := Marked(r.Answer, p.Marker)
-	t.Acted, t.Claimed = r.Tools, marked || Claims(r.Answer)
+	marked := r.Marked || Marked(r.Answer, p.Marker)
+	t.Marked, t.Acted, t.Claimed = marked, r.Tools, marked || Claims(r.Answer)
 	t.Promised = t.Promised || marked || r.Promised
 	if r.Answer != "" || r.Tools { // the error tells more about a turn without a word
 		name := shortHash(Normalize(r.Answer))
@@ -172,11 +177,11 @@ func (t *Track) turnEnded(e TurnEnded, p Policy) {
 	}
 	vain := r.Stalled && !t.Progress.BeyondFiles(r)
 	isNew := t.Progress.add(r) && !vain
+	t.Moved = isNew && r.Tools // changes during a turn that called no tool are not the agent's
 	switch {
-	case isNew && r.Tools:
+	case t.Moved:
 		t.progressed()
 	case continued:
-		// Changes during a turn that called no tool are not the agent's.
 		t.failed(e.At)
 	}
 	if continued && strings.TrimSpace(r.Answer) != "" && p.SameWindow > 0 {
@@ -200,6 +205,10 @@ func (t *Track) decided(e Decided, p Policy) {
 			t.Resets++
 		}
 		t.Iteration++
+		if t.Aside = e.Aside; e.Answered { // what was promised and reached without the answers no longer counts
+			t.Promised = false
+			t.progressed()
+		}
 		t.LastEnforcement, t.Pending, t.CountdownAt = e.At, e.MessageID, time.Time{}
 		if d.Kind == Fresh {
 			t.Compactions = 0

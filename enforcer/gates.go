@@ -22,7 +22,7 @@ const (
 	GateUndo       Gate = "undo"       // no turn was undone: a prompt would delete what a redo brings back
 	GateWork       Gate = "work"       // something is left that the agent can do
 	GateBackground Gate = "background" // no child at work and no result of one undelivered, in the whole tree
-	GateAsks       Gate = "asks"       // no question or permission is pending
+	GateAsks       Gate = "asks"       // no question or permission is pending, or it can do something without the answer
 	GateCompaction Gate = "compaction" // no compaction is under way
 	GateInFlight   Gate = "in_flight"  // no other continuation is under way
 	GateBroken     Gate = "broken"     // the turn did not end for a reason that no prompt heals
@@ -68,7 +68,13 @@ var gates = []struct {
 			strings.Join(v.Background, ", "))
 	}},
 	{GateAsks, func(v view) *Decision {
-		return waitIf(len(v.Asks) > 0, "it waits for an answer: %s", strings.Join(v.Asks, ", "))
+		asks := v.Asks
+		if !v.goesAround() {
+			for _, q := range v.Questions {
+				asks = append(slices.Clip(asks), q.Says)
+			}
+		}
+		return waitIf(len(asks) > 0, "it waits for an answer: %s", strings.Join(asks, ", "))
 	}},
 	{GateCompaction, func(v view) *Decision { return waitIf(v.Compacting, "the conversation is being compacted") }},
 	{GateInFlight, func(v view) *Decision {
@@ -123,7 +129,7 @@ var gates = []struct {
 	}},
 	{GateBudget, func(v view) *Decision { return letGoIf(v.Overspent != "", "the budget is used up: %s", v.Overspent) }},
 	{GateCheck, func(v view) *Decision {
-		if v.incomplete() || v.Checked {
+		if v.incomplete() || v.Checked || len(v.Questions) > 0 {
 			return nil
 		}
 		return &Decision{Kind: Check, Reason: "nothing is left on the list; now the checks that take time"}
@@ -167,7 +173,7 @@ func letGoIf(shut bool, format string, args ...any) *Decision {
 // also stays open until the costly criteria were checked, which a later gate asks for.
 func work(v view) *Decision {
 	switch {
-	case v.incomplete(), v.Busy, v.Compacting, v.Pending != "", len(v.Background) > 0, len(v.Asks) > 0:
+	case v.incomplete(), v.Busy, v.Compacting, v.Pending != "", len(v.Background) > 0, len(v.Asks)+len(v.Questions) > 0:
 		return nil
 	case v.Turn == "":
 		return waitIf(true, "no turn has ended yet")

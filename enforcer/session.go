@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/text"
@@ -64,6 +65,12 @@ type Track struct {
 	Answer   string `json:"answer,omitempty"`   // hash of its answer
 	Same     int    `json:"same,omitempty"`     // equal answers in a row without a tool call, this one included
 
+	Moved  bool `json:"moved,omitempty"`  // it brought progress
+	Marked bool `json:"marked,omitempty"` // it gave the marker: without the user, nothing is left to do
+
+	// Aside are the ids of the questions that the newest continuation left aside: the agent was told to do the rest.
+	Aside []string `json:"aside,omitempty"`
+
 	Stuck int `json:"stuck,omitempty"` // turns in a row that the judge called stuck, this one included
 
 	// Answers are the recent answers to continuations since the newest progress, oldest first; at most 50.
@@ -83,16 +90,24 @@ type Situation struct {
 	Busy        bool     // a turn of the session or a child is at work, or waits for a provider
 	Background  []string // children at work, and their undelivered results
 	Asks        []string // pending questions and permissions of the tree
+	Questions   []Question
 	Reverted    bool     // the user undid a turn, and may redo it until the next prompt
 	Compacting  bool     // a compaction is under way
 	Unmet       []string // missing criteria and open items ([OpenItems]), one line each, without blocked ones
 	Checked     bool     // the costly criteria (tests, the judge) were checked since the newest turn, or there are none
+	OpenItems   int      // open items of the agent's list
 	Blocked     int      // items that the agent cannot close
 	Broken      string   // error that ended the newest turn; empty: none. Incomplete even without a todo list
 	Hopeless    bool     // no continuation heals it (an unknown model, a wrong key, no credit)
 	Overflow    bool     // the conversation no longer fits the model
 	StuckReason string   // of Reached.Stuck, of the newest turn
 	Overspent   string   // the budget that is used up; empty: none
+}
+
+// Question is a hard blocker that has no answer. It holds up what needs the answer, not the session.
+type Question struct {
+	ID   string // of the blocker
+	Says string // what is awaited, for users
 }
 
 // Toast is a short message on the user's OpenCode screen.
@@ -163,13 +178,34 @@ func (v view) forgottenAt() time.Time { return v.LastFailure.Add(v.FailureReset)
 
 func (v view) incomplete() bool { return len(v.Unmet) > 0 || v.Broken != "" }
 
+// goesAround reports whether the agent can do something although questions have no answer. It is told so once of each, then
+// every turn has to bring progress, until it says, or its list shows, that nothing else is left (seed 003, US2, US4). A fresh
+// session would not get the answers.
+func (v view) goesAround() bool {
+	switch {
+	case v.Pending != "", v.Busy: // later gates name it
+		return true
+	case v.Marked, v.OpenItems == 0 && v.Blocked > 0, v.Hopeless, v.needsFreshSession():
+		return false
+	}
+	return len(v.untold()) > 0 || v.Moved && v.incomplete()
+}
+
+// untold returns the questions that no continuation has left aside.
+func (v view) untold() []Question {
+	return slices.DeleteFunc(slices.Clone(v.Questions), func(q Question) bool { return slices.Contains(v.Aside, q.ID) })
+}
+
 func (v view) needsFreshSession() bool {
 	return v.Overflow || reached(v.Track.Compactions, v.Policy.Compactions)
 }
 
 // cause says why the session is continued.
 func (v view) cause() string {
-	if !v.incomplete() {
+	switch {
+	case len(v.untold()) > 0:
+		return "it can go on without " + v.untold()[0].Says
+	case !v.incomplete():
 		return "everything holds; it keeps improving"
 	}
 	missing := "an error at the end of the turn: " + v.Broken

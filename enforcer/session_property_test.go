@@ -3,6 +3,7 @@ package enforcer
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,10 @@ func someSituation(t *rapid.T) Situation {
 		Agent:   rapid.SampledFrom([]string{"build", "build", "plan"}).Draw(t, "agent"),
 		Blocked: rapid.IntRange(0, 1).Draw(t, "blocked"), Hopeless: rare("hopeless"), Overflow: rare("overflow"),
 	}
+	for _, id := range some("questions") {
+		s.Questions = append(s.Questions, Question{ID: id, Says: "an answer to " + id})
+	}
+	s.OpenItems = rapid.IntRange(0, 1).Draw(t, "open items")
 	if rare("not owned") {
 		s.NotOwned = "it is archived"
 	}
@@ -102,6 +107,12 @@ type ledger struct {
 	seen     map[string]bool
 	acted    bool
 	turn     string
+	moved    bool     // the newest turn brought progress
+	aside    []string // questions that the agent was told to leave aside
+}
+
+func (l *ledger) told(all []Question) bool {
+	return !slices.ContainsFunc(all, func(q Question) bool { return !slices.Contains(l.aside, q.ID) })
 }
 
 func (l *ledger) note(e Event) {
@@ -115,7 +126,9 @@ func (l *ledger) note(e Event) {
 	case Aborted:
 		l.resting, l.inFlight = true, false
 	case NotSent:
-		l.inFlight = false
+		if l.inFlight {
+			l.inFlight, l.aside = false, nil
+		}
 	case Verified:
 		for _, g := range e.Green {
 			l.reach("gate "+g, l.acted)
@@ -124,7 +137,7 @@ func (l *ledger) note(e Event) {
 		if e.Message == l.turn {
 			return
 		}
-		l.turn, l.inFlight, l.acted = e.Message, false, e.Reached.Tools
+		l.turn, l.inFlight, l.acted, l.moved = e.Message, false, e.Reached.Tools, false
 		l.reach("diff "+e.Reached.Diff, l.acted && e.Reached.Diff != "")
 		for _, todo := range e.Reached.Todos {
 			if todo.Status == "completed" {
@@ -136,7 +149,7 @@ func (l *ledger) note(e Event) {
 
 func (l *ledger) reach(what string, counts bool) {
 	if !l.seen[what] && counts {
-		l.useless = 0
+		l.useless, l.moved = 0, true
 	}
 	l.seen[what] = true
 }
@@ -161,7 +174,11 @@ func TestNeverALoop(t *testing.T) {
 					t.Fatalf("%s while one is in flight", d.Kind)
 				case s.NotOwned != "" || s.Busy || s.Compacting || len(s.Background)+len(s.Asks) > 0 || s.Overspent != "" || s.Hopeless:
 					t.Fatalf("%s into %+v", d.Kind, s)
-				case len(s.Unmet) == 0 && s.Broken == "" && (!p.Continuous || !s.Checked):
+				case len(s.Questions) > 0 && (track.Marked || s.OpenItems == 0 && s.Blocked > 0 || d.Kind == Fresh):
+					t.Fatalf("%s although nothing is left to do without an answer", d.Kind)
+				case len(s.Questions) > 0 && l.told(s.Questions) && !l.moved:
+					t.Fatalf("%s without an answer, after a turn without progress", d.Kind)
+				case len(s.Unmet) == 0 && s.Broken == "" && (!p.Continuous || !s.Checked) && l.told(s.Questions):
 					t.Fatalf("%s although nothing is known to be left", d.Kind)
 				case now.Before(track.CountdownAt) || p.Countdown > 0 && track.CountdownAt.IsZero():
 					t.Fatalf("%s without a countdown", d.Kind)
@@ -175,9 +192,13 @@ func TestNeverALoop(t *testing.T) {
 				l.note(e)
 				track = Apply(track, e, p)
 			default: // carry out the decision
-				track = Apply(track, Decided{At: now, Decision: d, MessageID: "p"}, p)
+				decided := Decided{At: now, Decision: d, MessageID: "p"}
+				for _, q := range s.Questions {
+					decided.Aside = append(decided.Aside, q.ID)
+				}
+				track = Apply(track, decided, p)
 				if d.Kind == Send || d.Kind == Fresh {
-					l.inFlight = true
+					l.inFlight, l.aside = true, decided.Aside
 					l.useless++
 					l.since++
 				}

@@ -248,12 +248,12 @@ func TestBlockedTurnIsNotPrompted(t *testing.T) {
 			a := w.newAttempt("x", "go")
 			a.dies(t, w, a.run, crash.at, crash.refusal)
 			e, err := a.again(t.Context(), w)
-			if err != nil || e.ToolCount < 2 || strings.Contains(e.Ended.Truncated, "before the user has answered") != (crash.resumed == 0) {
+			if err != nil || e.ToolCount < 2 || strings.Contains(e.Ended.Truncated, "a question that has no answer") != (crash.resumed == 0) {
 				t.Errorf("%d calls, ended %+v, %v", e.ToolCount, e.Ended, err)
 			}
 			asked := w.prompts("")
 			a.Turn.MessageID, a.Turn.Number = "", 2
-			if e, err = a.again(t.Context(), w); err != nil || !strings.Contains(e.Ended.Truncated, "before the user has answered") {
+			if e, err = a.again(t.Context(), w); err != nil || !strings.Contains(e.Ended.Truncated, "a question that has no answer") {
 				t.Errorf("ended %+v, %v", e.Ended, err)
 			}
 			if n := w.prompts(""); n != asked || w.prompts("RESUME") != crash.resumed {

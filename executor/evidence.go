@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
@@ -140,14 +139,16 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	if m.Info.Compacted { // a compaction summary is no answer
 		said = ""
 	}
-	e.Promised = e.Promised || enforcer.Promised(said) || enforcer.Marked(said, r.marker)
+	marked := enforcer.Marked(said, r.marker)
+	e.Promised = e.Promised || marked || enforcer.Promised(said)
 	if !own {
 		return
 	}
+	e.Marked = e.Marked || marked
 	if m.Info.Compacted {
 		e.Compactions++
-	} else { // a provider that counts none, or nonsense, gets an estimate
-		r.output += cmp.Or(m.Info.Tokens.Output, int64(utf8.RuneCountInString(said)/4))
+	} else {
+		r.output += session.Output(m)
 	}
 	if said != "" {
 		e.FinalMessage = text.Excerpt(said, session.MaxWords, text.Start)
@@ -239,22 +240,13 @@ func (t *turn) ending(e *boulder.Evidence, r *reading) *opencode.TurnError {
 
 // truncated says why a turn that seems to have ended was cut off; empty if it was not.
 func (t *turn) truncated(e *boulder.Evidence, r *reading) string {
-	switch ended := e.Ended; {
+	switch {
 	case t.seen.cutOff && t.job.Awaits():
-		return "the turn was cut off from outside, and does not continue before the user has answered"
+		return "the turn was cut off from outside, with a question that has no answer"
 	case t.seen.cutOff:
 		return "the turn was cut off from outside twice"
-	case ended.Finish == opencode.FinishLength, ended.Error == opencode.MessageOutputLength:
-		return "the turn was cut off at the output limit"
-	case ended.Finish == opencode.FinishUnknown:
-		return "the turn ended for a reason that its provider did not name"
-	case ended.Error != "", ended.Stopped != "", e.ToolCount > 0:
-		return ""
 	}
-	if t.cfg.Rules.MinOutput < 0 || r.output > int64(t.cfg.Rules.MinOutput) {
-		return ""
-	}
-	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", r.output)
+	return session.CutOff(e.Ended.Finish, cmp.Or(e.Ended.Error, e.Ended.Stopped), e.ToolCount > 0, r.output, t.cfg.Rules.MinOutput)
 }
 
 // modelName names the model in messages: the chosen one, else the one that answered.

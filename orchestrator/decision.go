@@ -29,7 +29,9 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 		action = a
 	case boulder.Continuation:
 		o := r.state.Open(a.SubTaskID)
-		if c := r.conflict(o.SubTask); c != nil {
+		if len(a.Aside) > 0 {
+			a.Prompt = r.aside(o)
+		} else if c := r.conflict(o.SubTask); c != nil {
 			a.Prompt = prompts.Resolve(*o.SubTask, *o.Turn, c, r.told(o))
 		} else {
 			a.Prompt = prompts.Continuation(*o.SubTask, *o.Turn, r.told(o)) + a.Prompt
@@ -102,6 +104,16 @@ func (r *run) told(o *boulder.Open) prompts.Extra {
 		told.Idle = o.Attempt.Idle
 	}
 	return told
+}
+
+// aside returns the prompt of a turn that leaves questions aside. Of each the session is told so once.
+func (r *run) aside(o *boulder.Open) string {
+	told := r.told(o)
+	told.Aside = prompts.Questions(o.SubTask.AwaitedBy(o.Attempt.Attempt, o.Turn.Aside...))
+	if o.Turn.Verdict == nil {
+		return prompts.GoAround(*o.SubTask, told)
+	}
+	return prompts.Continuation(*o.SubTask, *o.Turn, told)
 }
 
 // notesAndAnswers returns all notes and answers of the user about a sub-task.

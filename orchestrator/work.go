@@ -171,8 +171,9 @@ func (r *run) startTurn(o *boulder.Open) {
 			all, _ := raised.([]boulder.Blocker)
 			return all, nil
 		},
-		Line:    r.state.Boulder.Trunk,
-		PerTurn: r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted, Checks: r.state.Boulder.Checks,
+		Line:     r.state.Boulder.Trunk,
+		PerTurn:  r.state.Boulder.Loop != nil || len(o.Turn.Aside) > 0, // no fresh session can take over
+		Diverted: r.state.Boulder.Diverted, Checks: r.state.Boulder.Checks,
 	}
 	since := news(r.state, o.SubTask, o.Turn.Seq)
 	if job.Recovered || o.Turn.MessageID != "" {

@@ -93,6 +93,7 @@ func (p *Project) Watch(ctx context.Context, c WatchConfig, address string) (err
 func (p *Project) equipWatch(ctx context.Context, c *WatchConfig, address string) (err error) {
 	p.diverter = p.newDiverter()
 	c.Project, c.Diverter, c.Redact, c.Logger = p.dir, p.diverter, p.secrets.Text, p.log
+	c.MinOutput = p.cfg.Rules.MinOutput
 	known := address
 	c.Attach = func(ctx context.Context) (*opencode.Client, error) {
 		client, err := p.attach(ctx, address, watchCall)

@@ -41,14 +41,45 @@ func triage(d boulder.Diversion) string {
 		"on with it.\n" +
 		"- A hard blocker (`blocks_progress: true`) is what you must not decide: architecture that much depends on, " +
 		"security, secrets, money, deleting or publishing something, or a refused permission that the work cannot do " +
-		"without. Do not get around it. Do what does not depend on it, then end your turn: the answer comes in a later " +
-		"session.\n\n" +
+		"without. Do not get around it. Do everything that does not depend on it; when nothing is left, write " + d.Marker +
+		" on a line of its own, outside of code blocks, and end your turn: the answer comes later.\n\n" +
 		"`question` is for the user, who has not seen your work; `context` says what the user has to know: files, findings, what " +
 		"follows from each answer. A permission that was refused is on record already: do not ask for it again, and report it " +
 		"with the tool only where it is a hard blocker."
 }
 
 const triageHeading = "## When you need the user"
+
+// Questions words blockers that have no answer yet, for the prompt of the agent that raised them.
+func Questions(awaited []boulder.Blocker) []string {
+	var texts []string
+	for _, b := range awaited {
+		texts = append(texts, fmt.Sprintf("%s: %s", b.ID, text.Short(b.Question, maxItem)))
+	}
+	return texts
+}
+
+// aside tells an agent to go on without the answers to its questions, and when it may end (seed 003, US2, US4).
+func (p *prompt) aside(questions []string, d boulder.Diversion) {
+	if len(questions) == 0 {
+		return
+	}
+	p.list("There is no answer yet to what you asked:", questions)
+	p.add("Leave aside what needs the answer, and only that: mark such items of your todo list as blocked. Do everything else that was " +
+		"asked for, in this session. When nothing is left that can be done without the answer, and only then, write " + d.Word() +
+		" on a line of its own, outside of code blocks.")
+}
+
+// GoAround writes the prompt after the turn in which a session raised hard blockers: it is to do what does not need the
+// answers. The turn is not judged.
+func GoAround(t boulder.SubTask, told Extra) string {
+	p := prompt{}
+	p.add(fmt.Sprintf("[manager] Sub-task %q is not complete yet. Go on with it in this session, as far as you can.", t.ID))
+	p.idle(told.Idle)
+	p.news(told.News)
+	p.aside(told.Aside, told.Diversion)
+	return p.String()
+}
 
 // interrupted tells what a session did that ended without having failed.
 func interrupted(t *boulder.SubTask) string {

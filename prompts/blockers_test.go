@@ -34,7 +34,8 @@ func TestBlockersGolden(t *testing.T) {
 	golden.Compare(t, "blockers.md", strings.Join([]string{
 		prompts.Build(in).Text,
 		prompts.Continuation(in.SubTask, boulder.Turn{
-			Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{ContinuationPrompt: "Sign the tokens."},
+			Evidence: &boulder.Evidence{Todos: []boulder.Todo{{Content: "Sign the tokens", Status: "blocked"}}},
+			Verdict:  &boulder.Verdict{ContinuationPrompt: "Sign the tokens."},
 		}, told),
 		prompts.Resume(prompts.ResumeInput{
 			Boulder: boulder.Boulder{ID: "01kboulder", Task: "Add dark mode"}, SubTask: in.SubTask, Total: 3,
@@ -44,6 +45,10 @@ func TestBlockersGolden(t *testing.T) {
 			Items: []string{"Sign the tokens"}, Answers: in.Answers[:1], Diversion: in.Diversion, Promise: true,
 		}),
 		prompts.KeepGoing(prompts.Unfinished{Diversion: in.Diversion, Idle: 3}),
+		prompts.GoAround(in.SubTask, prompts.Extra{Aside: prompts.Questions(settled()[:2]), Diversion: in.Diversion}),
+		prompts.KeepGoing(prompts.Unfinished{
+			Items: []string{"Write the page"}, Aside: prompts.Questions(settled()[3:]), Diversion: in.Diversion,
+		}),
 	}, "\n======\n\n"))
 }
 

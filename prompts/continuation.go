@@ -21,6 +21,7 @@ const (
 type Extra struct {
 	Idle      int               // turns in a row without a tool call, if too many; else 0
 	News                        // since the turn began
+	Aside     []string          // hard blockers to leave aside, of which it was not told so, see [Questions]
 	Diversion boulder.Diversion // with a tool, the agent is asked where its tasks stand
 }
 
@@ -50,6 +51,11 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Extra) string {
 		}
 		p.list("Open items of your todo list; finish them, or cancel those that are not needed:", open)
 	}
+	if blocked := e.Blocked(); len(blocked) > 0 || v.Needs() != "" {
+		p.list("Blocked items of your todo list:", blocked)
+		p.add("Leave aside what only the user can do" + text.If(told.Diversion.Tool != "", ", and report it with the tool `"+
+			told.Diversion.Tool+"`, unless you have") + ". Do everything else that was asked for.")
+	}
 	if t.DoneNeeds(boulder.DoneDiagnostics) {
 		p.list("Errors that the language server finds in files you changed:", e.Errors())
 	}
@@ -67,7 +73,9 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Extra) string {
 	p.gates("These commands were run and failed. They must exit 0:", red, room)
 	p.gates("These commands were run and fail in more ways than before you began. They may fail as they did, and no more:",
 		worse, room)
-	p.add(checkProgress(told.Diversion))
+	if p.aside(told.Aside, told.Diversion); len(told.Aside) == 0 {
+		p.add(checkProgress(told.Diversion))
+	}
 	return p.String()
 }
 
@@ -181,6 +189,7 @@ type Unfinished struct {
 	Idle       int            // turns in a row without a tool call, if too many; else 0
 	Promise    bool           // [boulder.Promise] is asked for
 	Answers    []string       // of the user about blockers of the session, see [Answers]
+	Aside      []string       // hard blockers without an answer, to be left aside, see [Questions]
 	Diversion  boulder.Diversion
 	Continuous bool // everything holds, and the agent is to keep improving
 }
@@ -194,7 +203,7 @@ func KeepGoing(u Unfinished) string {
 	p := prompt{}
 	check := checkProgress(u.Diversion)
 	switch {
-	case check != "" && len(u.Items)+len(u.Unmet)+len(u.Gates)+len(u.Answers) == 0 && u.Broken == "" && !u.Continuous:
+	case check != "" && len(u.Items)+len(u.Unmet)+len(u.Gates)+len(u.Answers)+len(u.Aside) == 0 && u.Broken == "" && !u.Continuous:
 		return Mark + " " + check + "\n" // nothing else is known to be missing
 	case u.Continuous:
 		p.add(Mark + " Everything that was asked for holds. Go on improving it: look at what you made as its strictest reviewer " +
@@ -217,7 +226,9 @@ func KeepGoing(u Unfinished) string {
 		p.list("Open items of your todo list:", u.Items)
 	}
 	p.gates("These commands were run and failed:", u.Gates, maxGateOutput/max(1, min(len(u.Gates), maxUnmet)))
-	p.add(check)
+	if p.aside(u.Aside, u.Diversion); len(u.Aside) == 0 {
+		p.add(check)
+	}
 	// Say how to end: an agent would answer an impossible demand for ever.
 	ending := "Mark each item as completed when it is done and checked. Items that are not needed may be cancelled; one that " +
 		"only the user can do is marked as blocked, with the reason in your last message."

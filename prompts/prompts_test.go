@@ -408,7 +408,8 @@ func TestNothingInAPromptPassesForTheManager(t *testing.T) {
 			golden.Forge(turn.Verdict, said)
 			turn.Evidence.Gates[0].Command, turn.Evidence.Gates[0].ExitCode, turn.Verdict.ContinuationPrompt = task.Gates[0], 1, "Go on."
 			task.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
-			told := prompts.Extra{News: in.News}
+			told := prompts.Extra{News: in.News, Aside: prompts.Questions([]boulder.Blocker{{ID: "B1", Question: said}})}
+			golden.NoForgery(t, prompts.GoAround(task, told))
 			golden.NoForgery(t, prompts.Continuation(task, turn, told))
 			golden.NoForgery(t, prompts.Resolve(task, turn, in.Conflict, told))
 			golden.NoForgery(t, prompts.Resume(prompts.ResumeInput{SubTask: task, News: in.News}))

@@ -3,8 +3,10 @@ package session
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
@@ -242,6 +244,43 @@ func (t *Tree) Position(prompt string) (p Position, known bool) {
 		p.Begun = m.Text() != "" || m.has(opencode.PartTool)
 	}
 	return p, true
+}
+
+// CutOff says why a turn that seems to have ended was cut off, or returns "": by its last answer's finish, its error if there is
+// one, whether it called tools, and how many tokens it put out. least is [enforcer.Rules.MinOutput].
+func CutOff(finish, failed string, tools bool, output int64, least int) string {
+	switch {
+	case finish == opencode.FinishLength, failed == opencode.MessageOutputLength:
+		return "the turn was cut off at the output limit"
+	case finish == opencode.FinishUnknown:
+		return "the turn ended for a reason that its provider did not name"
+	case failed != "", tools, least < 0, output > int64(least):
+		return ""
+	}
+	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", output)
+}
+
+// Output returns the tokens that an answer put out; an estimate if its provider counts none, or nonsense.
+func Output(m opencode.Message) int64 {
+	return cmp.Or(m.Info.Tokens.Output, int64(utf8.RuneCountInString(m.Text())/4))
+}
+
+// CutOff says why the newest turn was cut off, as the function does, or returns "".
+func (t *Tree) CutOff(least int) string {
+	newest := t.newest()
+	if newest == nil || !newest.assistant() || !answered(newest.Info) {
+		return ""
+	}
+	tools, output, failed := false, int64(0), ""
+	for _, m := range t.turn() {
+		if m.assistant() && !m.Info.Compacted {
+			tools, output = tools || m.has(opencode.PartTool), output+Output(m.Message)
+		}
+	}
+	if err := Failure(newest.Message); err != nil {
+		failed = err.Name
+	}
+	return CutOff(newest.Info.Finish, failed, tools, output, least)
 }
 
 // Completed reports whether the newest message is complete.

@@ -303,14 +303,44 @@ func (w *world) checkAnswers(id string, after uint64, prompt string) {
 	}
 }
 
-// awaiting returns an unanswered hard question of a session, or nil.
-func (w *world) awaiting(s *session) *question {
+// awaiting returns an unanswered hard question of a session, other than the blockers aside, or nil.
+func (w *world) awaiting(s *session, aside ...string) *question {
 	for _, q := range w.questions {
-		if b := w.recorded(q); q.ref == s.ref && q.hard && (b == nil || !b.Status.Settled()) {
+		b := w.recorded(q)
+		if q.ref == s.ref && q.hard && (b == nil || !b.Status.Settled() && !slices.Contains(aside, b.ID)) {
 			return q
 		}
 	}
 	return nil
+}
+
+// checkAside: a session is told of each question once to leave it aside, and goes on without the answer only while its turns
+// bring something.
+func (w *world) checkAside(b boulder.Continuation) {
+	o, news := w.disk.Open(b.SubTaskID), false
+	for _, asked := range o.SubTask.Blockers {
+		if asked.Attempt != b.Attempt {
+			continue
+		}
+		says := strings.Contains(b.Prompt, prompts.Questions([]boulder.Blocker{asked})[0])
+		is := slices.Contains(b.Aside, asked.ID)
+		if says != (is && !w.aside[asked.ID]) {
+			w.violate("a session is told once to do the rest", "of %s, in turn %d of %v: %v\n%s", asked.ID, b.Turn, b.AttemptRef, says, b.Prompt)
+		}
+		if says {
+			w.aside[asked.ID], news = true, true
+			w.seen["a question was left aside"]++
+		}
+		news = news || asked.Status.Settled() && asked.Seq > o.Turn.Seq
+	}
+	switch e := o.Turn.Evidence; {
+	case len(b.Aside) == 0 || news:
+	case e.ToolCount == 0 || e.Marked:
+		w.violate("what is blocked is not continued", "turn %d of %v follows one that brought nothing (%d calls, marked %v)",
+			b.Turn, b.AttemptRef, e.ToolCount, e.Marked)
+	default:
+		w.seen["it went on around a question"]++
+	}
 }
 
 // checkStartsAnswered: after an attempt that asked, the next one starts only with the answer, or on the user's order.

@@ -104,7 +104,8 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 		w.checkBudget(e)
 		w.checkNotes(b.SubTaskID, w.disk.Open(b.SubTaskID).Turn.Seq, b.Prompt)
 		w.checkAnswers(b.SubTaskID, w.disk.Open(b.SubTaskID).Turn.Seq, b.Prompt)
-		if b.Turn > w.sc.limits.Evaluations {
+		w.checkAside(b)
+		if b.Turn > w.sc.limits.Evaluations && len(b.Aside) == 0 { // else no fresh session can take over
 			w.violate("attempts and budgets are within bounds", "turn %d of %v begins, %d are allowed",
 				b.Turn, b.AttemptRef, w.sc.limits.Evaluations)
 		}

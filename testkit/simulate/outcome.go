@@ -125,6 +125,7 @@ func (sc *scenario) workOf(t boulder.SubTask, at place) work {
 			w.takes = 30 * time.Minute
 		}
 	}
+	e.Marked = throw(sc.seed, "marked", at).is(0.3)
 	for _, command := range t.Gates {
 		g := boulder.Gate{Command: command, Duration: time.Second}
 		if d.is(0.2) {

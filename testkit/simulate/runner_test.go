@@ -316,6 +316,9 @@ func (c *call) gather(ctx context.Context) (e boulder.Evidence, err error) {
 		}
 		if m := c.sess.sent(c.last()); m == nil || m.state == cutOff {
 			e.Ended = boulder.Ended{Error: "MessageAbortedError", Message: "aborted"}
+			if c.job.Awaits() {
+				e.Ended.Truncated = "it was cut off, with a question that has no answer"
+			}
 		}
 		c.w.inexact = c.w.inexact || w.broken != nil
 		return w.broken

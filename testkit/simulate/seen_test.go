@@ -53,7 +53,7 @@ func (c *census) check(t *testing.T) {
 		"fate crash", "fate full", "fate kill", "fate stop", "fate cancel", "fate abandon", "resume prompts",
 		"order pause", "order resume", "order cancel", "order skip", "order retry", "order redo", "order note", "clock back",
 		"clock forward", "power cut",
-		"asked", "the user was needed for: other", "the user was needed for: merge", "a fast-forward", "a merge",
+		"asked", "a question was left aside", "it went on around a question", "the user was needed for: other", "the user was needed for: merge", "a fast-forward", "a merge",
 		"a conflict; in files: true", "a conflict; in files: false", "a gate that needs an ignored file", "a flaky gate; it passed before: true", "a generated file made again", "half a slot",
 		"a crash between the event and the tip", "the tip was moved", "the last judged turn",
 		"answered twice", "order settle", "a waiting session got its answer", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",

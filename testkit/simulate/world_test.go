@@ -45,6 +45,7 @@ type record struct {
 	stands     bool                 // the newest started attempt has its result already
 	attempts   map[boulder.AttemptRef]boulder.AttemptStatus
 	subTasks   map[string]boulder.SubTaskStatus
+	aside      map[string]bool // questions that a session was told to leave aside
 	done       map[string]bool // completed sub-tasks
 	replans    int
 	extensions int
@@ -72,7 +73,7 @@ func newWorld(sc scenario, logging bool) *world {
 		seen: map[string]int{}, logging: logging, repo: newRepo(),
 	}
 	w.record = record{
-		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, subTasks: map[string]boulder.SubTaskStatus{},
+		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, aside: map[string]bool{}, subTasks: map[string]boulder.SubTaskStatus{},
 		done: map[string]bool{}, prompts: map[promptRef]string{}, judged: map[string]int{}, retried: map[boulder.AttemptRef]bool{}, answered: map[string]bool{},
 	}
 	for i, s := range sc.plan.SubTasks {
@@ -257,7 +258,7 @@ func (m *message) idle() bool { return m.state == failed || m.state == cutOff &&
 // mu.
 func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
 	w.checkPrompt(s, id, resume, job)
-	if q := w.awaiting(s); q != nil {
+	if q := w.awaiting(s, job.Turn.Aside...); q != nil {
 		w.violate("what is blocked is not continued", "session %s is prompted, and %s has no answer", s.id, q.text())
 	}
 	m := s.byID[id]

@@ -40,8 +40,8 @@ var questions = []struct{ name, plan, config string }{
 
 // kill -9 of the manager, of OpenCode or of the command that answers, at any step between "the agent asked" and "the
 // answer arrived": the question is recorded once and answered once, and the answer reaches the model. At most one new
-// prompt says it. A resume prompt after a crash may repeat it, and so may a prompt after a session that got it as a
-// reply, if the crash came before that was recorded.
+// prompt says it, and at most one tells the agent to do the rest meanwhile. A resume prompt after a crash may repeat the
+// answer, and so may a prompt after a session that got it as a reply, if the crash came before that was recorded.
 func TestKillAtQuestion(t *testing.T) {
 	t.Parallel()
 	victims := []victim{theManager, theServer, theAnswer}
@@ -220,8 +220,11 @@ func (w *questionWorld) check() {
 	if counts["blocker"] != 1 || counts["blocker-settled"] != 1 || !w.over {
 		w.t.Errorf("the events: %v", counts)
 	}
-	told, again := 0, 0
+	told, again, aside := 0, 0, 0
 	for p, servers := range w.prompts {
+		if strings.Contains(p.text, "Leave aside what needs the answer") {
+			aside += len(servers)
+		}
 		switch {
 		case !tells(p.text):
 		case p.resumes():
@@ -232,6 +235,9 @@ func (w *questionWorld) check() {
 	}
 	if told > 1 || told+again == 0 && !w.permission {
 		w.t.Errorf("%d new prompts and %d resume prompts say the answer", told, again)
+	}
+	if aside > 1 || aside == 1 && w.permission {
+		w.t.Errorf("the session was told %d times to do the rest", aside)
 	}
 	if sessions := w.seen["ask"]; len(sessions) != 1 {
 		w.t.Errorf("the sub-task had the sessions %q", sessions)

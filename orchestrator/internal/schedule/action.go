@@ -134,7 +134,12 @@ func (c *computing) raise(o *boulder.Open) boulder.BlockerRaised {
 	v := o.Turn.Verdict
 	said := fmt.Sprintf("The judge said of %s in a row that only you can remove what is in the way (%s). %s",
 		text.Plural(o.SubTask.NeedsUser, "turn"), strings.ReplaceAll(v.BlockedBy, "_", " "), v.Summary)
-	return c.blocker(o, needs(*v), cmp.Or(v.StuckReason, v.Summary), said+text.Prefixed("\nLeft to do: ", strings.Join(v.Remaining, "; ")))
+	question := cmp.Or(v.StuckReason, v.Summary)
+	if v.Needs() == "" {
+		question = "Its agent cannot do what is left" + blockedItems(o.Turn.Evidence)
+		said = "Its list has only blocked items left, and the judge says that it is not complete. " + v.Summary
+	}
+	return c.blocker(o, cmp.Or(v.Needs(), boulder.BlockerOther), question, said+text.Prefixed("\nLeft to do: ", strings.Join(v.Remaining, "; ")))
 }
 
 func (c *computing) blocker(o *boulder.Open, category boulder.BlockerCategory, question, about string) boulder.BlockerRaised {

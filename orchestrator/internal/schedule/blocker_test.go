@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,8 @@ func ends(e boulder.Evidence) boulder.Body {
 	return boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1, Ended: e.Ended, Evidence: e}
 }
 
-// Every way out of an attempt that awaits an answer leads to the user, unless its turn may still run.
+// Every way out of an attempt that awaits an answer leads to the user, unless its turn may still run, or the session can do
+// something without the answer.
 func TestAwaitingParks(t *testing.T) {
 	t.Parallel()
 	at := ref("a", 1)
@@ -44,19 +46,29 @@ func TestAwaitingParks(t *testing.T) {
 		want   string
 		reason string
 	}{
-		"at work":                   {want: "run"},
-		"its turn ended":            {then: []boulder.Body{ends(boulder.Evidence{})}, want: "park", reason: `waits for an answer to B1: Which B1?`},
+		"at work":        {want: "run"},
+		"its turn ended": {then: []boulder.Body{ends(boulder.Evidence{})}, want: "continue"},
+		"it says that nothing is left": {
+			then: []boulder.Body{ends(boulder.Evidence{Marked: true})}, want: "park", reason: `waits for an answer to B1: Which B1?`,
+		},
+		"its list has only blocked items": {
+			then: []boulder.Body{ends(boulder.Evidence{Todos: []boulder.Todo{{Content: "a", Status: "blocked"}, {Content: "b", Status: "completed"}}})}, want: "park",
+		},
+		"its list has an open item": {
+			then: []boulder.Body{ends(boulder.Evidence{Todos: []boulder.Todo{{Content: "a", Status: "blocked"}, {Content: "b", Status: "pending"}}})}, want: "continue",
+		},
+		"out of context":            {then: []boulder.Body{ends(boulder.Evidence{Ended: boulder.Ended{Error: boulder.ErrorOverflow}})}, want: "park"},
 		"stopped by a rule":         {then: []boulder.Body{ends(boulder.Evidence{Ended: stopped(boulder.RuleRepeat)})}, want: "park"},
 		"out of time":               {then: []boulder.Body{ends(boulder.Evidence{Ended: stopped(boulder.RuleWallClock)})}, want: "park"},
 		"out of budget":             {then: []boulder.Body{ends(boulder.Evidence{Ended: stopped(boulder.RuleBudget)})}, want: "park"},
 		"aborted":                   {then: []boulder.Body{ends(boulder.Evidence{Ended: boulder.Ended{Error: boulder.ErrorAborted}})}, want: "park"},
 		"broken off":                {then: []boulder.Body{ends(boulder.Evidence{Ended: boulder.Ended{Error: "APIError"}})}, want: "park"},
-		"cut off":                   {then: []boulder.Body{ends(boulder.Evidence{Ended: boulder.Ended{Truncated: "length"}})}, want: "park"},
+		"cut off":                   {then: []boulder.Body{ends(boulder.Evidence{Ended: boulder.Ended{Truncated: "length"}})}, want: "continue"},
 		"judged complete":           {then: []boulder.Body{ends(boulder.Evidence{}), verdict(boulder.Verdict{Completed: true})}, want: "park"},
 		"judged stuck":              {then: []boulder.Body{ends(boulder.Evidence{}), verdict(boulder.Verdict{IsStuck: true})}, want: "park"},
 		"judged to need a new plan": {then: []boulder.Body{ends(boulder.Evidence{}), verdict(boulder.Verdict{NeedReplan: true})}, want: "park"},
 		"the judge cools down": {
-			then: []boulder.Body{ends(boulder.Evidence{}), boulder.Cooled{Model: ledgerModel, Cooldown: boulder.Cooldown{Until: until, Limit: 1, Full: 1}}}, want: "park",
+			then: []boulder.Body{ends(boulder.Evidence{}), boulder.Cooled{Model: ledgerModel, Cooldown: boulder.Cooldown{Until: until, Limit: 1, Full: 1}}}, want: "continue",
 		},
 		"the server is gone": {then: aside(1), want: "wake"},
 		"thrice": {
@@ -67,12 +79,11 @@ func TestAwaitingParks(t *testing.T) {
 		},
 		"others were": {then: []boulder.Body{cooled}, want: "run"}, // its turn may still run
 		"two questions": {
-			then: []boulder.Body{asks("a", "B2"), ends(boulder.Evidence{})}, want: "park",
+			then: []boulder.Body{asks("a", "B2"), ends(boulder.Evidence{Marked: true})}, want: "park",
 			reason: "waits for an answer to B1: Which B1?; and to 1 more",
 		},
 		"one of two answered": {
-			then: []boulder.Body{asks("a", "B2"), answers("a", "B1"), ends(boulder.Evidence{})}, want: "park",
-			reason: "waits for an answer to B2: Which B2?",
+			then: []boulder.Body{asks("a", "B2"), answers("a", "B1"), ends(boulder.Evidence{Marked: true})}, want: "continue", // with the answer
 		},
 		"its budget is used up": {
 			then:   []boulder.Body{boulder.BudgetSet{SubTaskID: "a", Budget: boulder.Budget{Tokens: 10}}, seen("a", boulder.Usage{Input: 10})},
@@ -83,7 +94,7 @@ func TestAwaitingParks(t *testing.T) {
 			then: []boulder.Body{
 				boulder.BudgetSet{Budget: boulder.Budget{Tokens: 10}}, ends(boulder.Evidence{}), use("a", boulder.Usage{Input: 10}),
 			},
-			limits: func(l *Limits) { l.Warn = 0 }, want: "park",
+			limits: func(l *Limits) { l.Warn = 0 }, want: "stop",
 		},
 	} {
 		for _, loop := range []bool{false, true} {
@@ -106,6 +117,69 @@ func TestAwaitingParks(t *testing.T) {
 				}
 				if p, ok := got[0].(boulder.Parked); ok && !strings.Contains(p.Reason, test.reason) {
 					t.Errorf("parked because %q, want %q", p.Reason, test.reason)
+				}
+			})
+		}
+	}
+}
+
+// turn2 is the turn that leaves B1 aside, with what happens meanwhile.
+func turn2(e boulder.Evidence, meanwhile ...boulder.Body) []boulder.Body {
+	at := ref("a", 1)
+	return slices.Concat([]boulder.Body{boulder.TurnSent{AttemptRef: at, Turn: 2, MessageID: "m2"}}, meanwhile,
+		[]boulder.Body{boulder.TurnEnded{AttemptRef: at, Turn: 2, Evidence: e}})
+}
+
+// TestGoingAround: a session is told once of each question to leave it aside. Then it continues while its turns bring progress,
+// as evidence and judge see it, in any number of turns of the attempt.
+func TestGoingAround(t *testing.T) {
+	t.Parallel()
+	moved := boulder.Evidence{ToolCount: 1, Diff: boulder.Diff{Hash: "new"}}
+	verdict := func(v boulder.Verdict) boulder.Body {
+		return boulder.Judged{AttemptRef: ref("a", 1), Turn: 2, Verdict: v}
+	}
+	marked, blocked, others := moved, moved, moved
+	marked.Marked = true
+	blocked.Todos = []boulder.Todo{{Content: "a", Status: "blocked"}}
+	others.ToolCount = 0
+	for name, test := range map[string]struct {
+		then []boulder.Body // after it was told
+		want string
+	}{
+		"at work":                  {[]boulder.Body{}, "run"},
+		"progress":                 {turn2(moved), "judge"},
+		"nothing new":              {turn2(boulder.Evidence{ToolCount: 1}), "park"},
+		"not its own doing":        {turn2(others), "park"},
+		"nothing is left":          {turn2(marked), "park"},
+		"only blocked items":       {turn2(blocked), "park"},
+		"judged incomplete":        {append(turn2(moved), verdict(boulder.Verdict{IsProgress: true, Summary: "x"})), "continue"},
+		"no judge":                 {append(turn2(moved), verdict(boulder.Verdict{JudgeUnavailable: true})), "continue"},
+		"judged complete":          {append(turn2(moved), verdict(boulder.Verdict{IsProgress: true, Completed: true})), "park"},
+		"judged without progress":  {append(turn2(moved), verdict(boulder.Verdict{})), "park"},
+		"judged stuck":             {append(turn2(moved), verdict(boulder.Verdict{IsProgress: true, IsStuck: true})), "park"},
+		"the judge needs the user": {append(turn2(moved), verdict(boulder.Verdict{IsProgress: true, BlockedBy: "missing_info"})), "park"},
+		"another question":         {turn2(boulder.Evidence{}, asks("a", "B2")), "continue"},
+		"one of two is answered":   {turn2(boulder.Evidence{Marked: true}, asks("a", "B2"), answers("a", "B1")), "continue"},
+		"it is answered":           {turn2(boulder.Evidence{}, answers("a", "B1")), "judge"},
+	} {
+		for _, loop := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				head := boulder.Boulder{}
+				if loop {
+					head.Loop = &boulder.Loop{Iterations: 100, Failures: 5}
+				}
+				s := begunWith(t, head, boulder.Spec{ID: "a", Model: "p/m"})
+				feed(t, s, epoch, append(running("a"), asks("a", "B1"), ends(boulder.Evidence{}))...)
+				l := DefaultLimits()
+				l.Evaluations = 1 // a fresh session cannot take over
+				applyAll(t, s, epoch, Compute(s, l, epoch)[:1])
+				if aside := s.Open("a").Turn.Aside; len(aside) != 1 || aside[0] != "B1" {
+					t.Fatalf("it leaves %q aside", aside)
+				}
+				feed(t, s, epoch, test.then...)
+				if got := Compute(s, l, epoch); kindOf(got[0]) != test.want {
+					t.Fatalf("loop %v: %s, want %s", loop, kindsOf(got), test.want)
 				}
 			})
 		}

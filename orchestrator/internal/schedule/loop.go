@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
@@ -16,29 +17,14 @@ import (
 // loopTurn decides about an incomplete turn of a loop. The decision is that of package enforcer, the arbiter of all
 // sessions; this makes it an action. Nothing else prompts the session, so the decision after a wait is known now.
 func (c *computing) loopTurn(o *boulder.Open) Action {
-	track, err := trackOf(o.SubTask)
+	p := loopPolicy(c.s.Boulder.Loop)
+	p.Stuck = c.l.Stuck
+	track, err := loopTrack(o, p)
 	if err != nil { // with a track that starts from zero the bounds would not hold
 		return fail(o.Attempt.AttemptRef, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed)
 	}
-	p := loopPolicy(c.s.Boulder.Loop)
-	p.Stuck = c.l.Stuck
-	if len(lateAnswers(o)) > 0 {
-		track = enforcer.Track{} // as if parked: what the user resumes counts from zero
-	}
-	ended := o.Turn.Evidence.Ended
-	for range o.Turn.Evidence.Compactions {
-		track = enforcer.Apply(track, enforcer.Compacted{At: o.Turn.EndedAt}, p)
-	}
-	track = enforcer.Apply(track, turnEnded(o), p)
-	if ended.Error == boulder.ErrorAborted && ended.Stopped == "" && ended.Truncated == "" { // by the user at OpenCode
-		track = enforcer.Apply(track, enforcer.Aborted{At: o.Turn.EndedAt}, p)
-	}
-	s, at := situationOf(o), c.now
-	d := enforcer.Continue(track, s, p, at)
-	for d.Kind == enforcer.Wait && d.At.After(at) {
-		at = d.At
-		d = enforcer.Continue(track, s, p, at)
-	}
+	s := situationOf(o)
+	d, at := c.whenAllowed(track, s, p)
 	track = enforcer.Apply(track, enforcer.Decided{At: at, Decision: d, MessageID: "next"}, p)
 	missing := shortcoming(o.Turn.Verdict)
 	if s.Broken != "" {
@@ -73,6 +59,34 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 		missing = o.Turn.Verdict.Summary // what was achieved
 	}
 	return fail(o.Attempt.AttemptRef, d.Reason+"; "+missing, boulder.AttemptFailed)
+}
+
+// loopTrack returns the track of a loop after the newest turn.
+func loopTrack(o *boulder.Open, p enforcer.Policy) (enforcer.Track, error) {
+	track, err := trackOf(o.SubTask)
+	if len(lateAnswers(o)) > 0 {
+		track = enforcer.Track{} // as if parked: what the user resumes counts from zero
+	}
+	ended := o.Turn.Evidence.Ended
+	for range o.Turn.Evidence.Compactions {
+		track = enforcer.Apply(track, enforcer.Compacted{At: o.Turn.EndedAt}, p)
+	}
+	track = enforcer.Apply(track, turnEnded(o), p)
+	if ended.Error == boulder.ErrorAborted && ended.Stopped == "" && ended.Truncated == "" { // by the user at OpenCode
+		track = enforcer.Apply(track, enforcer.Aborted{At: o.Turn.EndedAt}, p)
+	}
+	return track, err
+}
+
+// whenAllowed returns the arbiter's decision after all its waits, and when that is.
+func (c *computing) whenAllowed(track enforcer.Track, s enforcer.Situation, p enforcer.Policy) (enforcer.Decision, time.Time) {
+	at := c.now
+	d := enforcer.Continue(track, s, p, at)
+	for d.Kind == enforcer.Wait && d.At.After(at) {
+		at = d.At
+		d = enforcer.Continue(track, s, p, at)
+	}
+	return d, at
 }
 
 // RulesFirst reports whether no model needs to judge a turn that the rules alone find incomplete: in a loop, if
@@ -121,6 +135,7 @@ func trackOf(t *boulder.SubTask) (track enforcer.Track, err error) {
 }
 
 func encode(track enforcer.Track) json.RawMessage {
+	track.Moved, track.Marked = false, false // the evidence has them
 	b, err := json.Marshal(track)
 	if err != nil {
 		panic(err) // texts, numbers and present times always marshal
@@ -132,7 +147,7 @@ func encode(track enforcer.Track) json.RawMessage {
 func turnEnded(o *boulder.Open) enforcer.TurnEnded {
 	e := o.Turn.Evidence
 	reached := enforcer.Reached{
-		Todos: e.Todos, Diff: e.Diff.Hash, Tools: e.ToolCount > 0, Answer: e.FinalMessage, Promised: e.Promised,
+		Todos: e.Todos, Diff: e.Diff.Hash, Tools: e.ToolCount > 0, Answer: e.FinalMessage, Promised: e.Promised, Marked: e.Marked,
 	}
 	if v := o.Turn.Verdict; v != nil && !v.JudgeUnavailable {
 		reached.Stuck, reached.Stalled = stuckReason(v) != "", !v.IsProgress || v.IsInLoop
@@ -150,14 +165,16 @@ func turnEnded(o *boulder.Open) enforcer.TurnEnded {
 func situationOf(o *boulder.Open) enforcer.Situation {
 	e := o.Turn.Evidence
 	s := enforcer.Situation{
-		Checked: true, Unmet: []string{shortcoming(o.Turn.Verdict)}, Blocked: len(blocked(e)),
-		StuckReason: stuckReason(o.Turn.Verdict),
-		Overflow:    e.Ended.Error == boulder.ErrorOverflow || e.Ended.Rule == boulder.RuleCompaction,
+		Checked: true, Unmet: []string{"what was asked for"}, Blocked: len(e.Blocked()), OpenItems: len(e.OpenTodos()),
+		Overflow: e.Ended.Error == boulder.ErrorOverflow || e.Ended.Rule == boulder.RuleCompaction,
+	}
+	if v := o.Turn.Verdict; v != nil {
+		s.Unmet, s.StuckReason = []string{shortcoming(v)}, stuckReason(v)
 	}
 	switch {
 	case e.Ended.Error != "" && !s.Overflow && e.Ended.Truncated == "":
 		s.Broken = strings.TrimSuffix(e.Ended.Error+": "+e.Ended.Message, ": ")
-	case s.Blocked > 0 && !doable(o.SubTask, e):
+	case onlyBlocked(o):
 		s.Unmet = nil
 	}
 	return s
@@ -185,20 +202,15 @@ func forgotten(track enforcer.Track, e *boulder.Evidence) []string {
 	})
 }
 
-func blocked(e *boulder.Evidence) []string {
-	var items []string
-	for _, t := range e.Todos {
-		if t.Status == "blocked" {
-			items = append(items, t.Content)
-		}
-	}
-	return items
+// onlyBlocked reports whether nothing but blocked items is left of the agent's list.
+func onlyBlocked(o *boulder.Open) bool {
+	return len(o.Turn.Evidence.Blocked()) > 0 && !doable(o.SubTask, o.Turn.Evidence)
 }
 
 // blockedItems names what the user has to deal with.
 func blockedItems(e *boulder.Evidence) string {
 	const named = 5
-	items := blocked(e)
+	items := e.Blocked()
 	if more := len(items) - named; more > 0 {
 		items = append(items[:named], fmt.Sprintf("and %d more", more))
 	}

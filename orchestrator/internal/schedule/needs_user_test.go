@@ -14,20 +14,50 @@ func TestNeedsUser(t *testing.T) {
 	for name, test := range map[string]struct {
 		before  int
 		verdict boulder.Verdict
+		todos   []boulder.Todo
 		want    int
 	}{
-		"missing information":     {0, needs("missing_info"), 1},
-		"a permission":            {1, needs("permission"), 2},
-		"something outside":       {2, needs("external"), 3},
-		"nothing is in the way":   {1, needs("none"), 0},
-		"the machine is":          {1, needs("environment"), 0},
-		"the plan is":             {1, needs("wrong_plan"), 0},
-		"complete":                {1, boulder.Verdict{Completed: true, BlockedBy: "external"}, 0},
-		"the judge was not there": {1, boulder.Verdict{JudgeUnavailable: true}, 1},
+		"missing information":         {0, needs("missing_info"), nil, 1},
+		"a permission":                {1, needs("permission"), nil, 2},
+		"something outside":           {2, needs("external"), nil, 3},
+		"nothing is in the way":       {1, needs("none"), nil, 0},
+		"the machine is":              {1, needs("environment"), nil, 0},
+		"the plan is":                 {1, needs("wrong_plan"), nil, 0},
+		"complete":                    {1, boulder.Verdict{Completed: true, BlockedBy: "external"}, nil, 0},
+		"the judge was not there":     {1, boulder.Verdict{JudgeUnavailable: true}, nil, 1},
+		"only blocked items are left": {1, needs("none"), []boulder.Todo{blockedItem, {Content: "b", Status: "completed"}}, 2},
+		"an open item is left, too":   {1, needs("none"), []boulder.Todo{blockedItem, {Content: "b", Status: "pending"}}, 0},
+		"complete without that item":  {1, boulder.Verdict{Completed: true}, []boulder.Todo{blockedItem}, 0},
 	} {
-		o := &boulder.Open{SubTask: &boulder.SubTask{NeedsUser: test.before}}
+		o := &boulder.Open{
+			SubTask: &boulder.SubTask{NeedsUser: test.before}, Turn: &boulder.Turn{Evidence: &boulder.Evidence{Todos: test.todos}},
+		}
 		if got := needsUser(o, test.verdict); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+var blockedItem = boulder.Todo{Content: "Log in", Status: "blocked"}
+
+// TestBlockedItems: what its agent cannot do, after all else of its list is done, does not fail the sub-task: the user is asked.
+func TestBlockedItems(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Spec{ID: "a"})
+	feed(t, s, epoch, running("a")...)
+	for turn, want := range []string{"continue", "raise"} {
+		at := s.Open("a").Attempt.AttemptRef
+		feed(t, s, epoch, boulder.TurnEnded{AttemptRef: at, Turn: turn + 1, Evidence: boulder.Evidence{Todos: []boulder.Todo{blockedItem}}})
+		feed(t, s, epoch, Judged(s, s.Open("a"), turn+1, boulder.Verdict{Summary: "It is not logged in."}, epoch))
+		got := Compute(s, DefaultLimits(), epoch)
+		if kindsOf(got) != want {
+			t.Fatalf("after turn %d: %s, want %s", turn+1, kindsOf(got), want)
+		}
+		if raised, ok := got[0].(boulder.BlockerRaised); ok && raised.Blocker.Question != "Its agent cannot do what is left: Log in" {
+			t.Errorf("it asks %q", raised.Blocker.Question)
+		}
+		if turn == 0 {
+			applyAll(t, s, epoch, got)
 		}
 	}
 }

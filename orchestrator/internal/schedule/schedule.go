@@ -335,6 +335,11 @@ func (c *computing) next(o *boulder.Open) Action {
 		return nil
 	}
 	model := c.s.ModelFor(o)
+	if judging && len(o.SubTask.AwaitedBy(a.Attempt)) > 0 {
+		if action, decided := c.goAround(o); decided {
+			return action
+		}
+	}
 	held := c.cooling(model) && (judging || o.Turn.MessageID == "" || a.Delayed())
 	switch {
 	case c.awaitsUser(o):
@@ -393,14 +398,14 @@ func unrunnable(o *boulder.Open) *boulder.Parked {
 	return nil
 }
 
-// awaitsUser reports whether an attempt can do nothing before the user has answered: its turn is over, its prompt was
-// never sent, or its model rejected it. A turn that may be at work first runs to its end ([boulder.Job.Awaits]).
+// awaitsUser reports whether a turn that does not leave a question aside waits for the answer: its prompt was never sent, or its
+// model rejected it. One that may be at work first runs to its end ([boulder.Job.Awaits]).
 func (c *computing) awaitsUser(o *boulder.Open) bool {
 	a := o.Attempt
-	if len(o.SubTask.AwaitedBy(a.Attempt)) == 0 {
+	if a.Status == boulder.AttemptMonitoring || len(o.SubTask.AwaitedBy(a.Attempt, o.Turn.Aside...)) == 0 {
 		return false
 	}
-	return a.Status == boulder.AttemptMonitoring || o.Turn.MessageID == "" || c.now.Before(a.NotBefore) && c.cooling(a.Model)
+	return o.Turn.MessageID == "" || c.now.Before(a.NotBefore) && c.cooling(a.Model)
 }
 
 // crowded reports whether an attempt that its model rejected has to wait because the shrunk limit is reached.

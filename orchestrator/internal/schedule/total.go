@@ -19,7 +19,7 @@ func (c *computing) crowdedOut(t *boulder.SubTask) bool {
 	first := c.s.Origin(t)
 	n := first.Judged + c.begun[first.ID]
 	for _, o := range c.s.Live() {
-		if c.s.Origin(o.SubTask) == first && o.Turn.Verdict == nil {
+		if o.SubTask != t && c.s.Origin(o.SubTask) == first && o.Turn.Verdict == nil {
 			n++
 		}
 	}

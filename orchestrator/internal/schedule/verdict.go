@@ -29,7 +29,7 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 				strings.Join(o.Turn.Evidence.Escaped, ", "), c.s.Boulder.ID, o.SubTask.Slot))
 	case v.Completed && o.SubTask.Integrated != "":
 		return complete(o)
-	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(blocked(o.Turn.Evidence)) > 0:
+	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(o.Turn.Evidence.Blocked()) > 0:
 		// Items that only someone else can close are neither open work nor done.
 		return park(o, "all that can be done is done"+blockedItems(o.Turn.Evidence))
 	case v.Completed && len(newAnswers(o)) > 0 && c.canContinue(o):
@@ -38,7 +38,7 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 		return c.integrate(o)
 	case v.Completed:
 		return complete(o)
-	case needs(*v) != "" && o.SubTask.NeedsUser >= c.l.NeedsUser:
+	case o.SubTask.NeedsUser >= c.l.NeedsUser && (v.Needs() != "" || onlyBlocked(o) && c.s.Boulder.Loop == nil):
 		return c.raise(o)
 	case ended.Rule == boulder.RuleBudget, overspent(o.SubTask, o) != "":
 		return park(o, cmp.Or(overspent(o.SubTask, o), ended.Stopped))
@@ -115,19 +115,13 @@ func Overrule(t *boulder.SubTask, e *boulder.Evidence, v boulder.Verdict) boulde
 	return v
 }
 
-// needs returns the category of what a verdict needs from the user, or "".
-func needs(v boulder.Verdict) boulder.BlockerCategory {
-	return map[string]boulder.BlockerCategory{
-		"missing_info": boulder.BlockerQuestion, "permission": boulder.BlockerPermission, "external": boulder.BlockerOther,
-	}[v.BlockedBy]
-}
-
-// needsUser counts verdicts in a row that only the user can remove an obstacle. JudgeUnavailable does not count.
+// needsUser counts verdicts in a row that only the user can remove an obstacle, or that find it incomplete where only items that
+// the agent calls blocked are left. JudgeUnavailable does not count.
 func needsUser(o *boulder.Open, v boulder.Verdict) int {
 	switch {
 	case v.JudgeUnavailable:
 		return o.SubTask.NeedsUser
-	case v.Completed, needs(v) == "":
+	case v.Completed, v.Needs() == "" && !onlyBlocked(o):
 		return 0
 	}
 	return o.SubTask.NeedsUser + 1
@@ -162,10 +156,11 @@ func (c *computing) deliverAnswer(o *boulder.Open, answers []boulder.Blocker) Ac
 
 // canContinue reports whether the session can take another prompt.
 func (c *computing) canContinue(o *boulder.Open) bool {
-	ended := o.Turn.Evidence.Ended
-	whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != "")
-	return whole && o.Turn.Kind != boulder.TurnReuse && o.Attempt.Turns < c.l.Evaluations && !c.exhausted(o.SubTask)
+	return whole(o.Turn.Evidence.Ended) && o.Turn.Kind != boulder.TurnReuse && o.Attempt.Turns < c.l.Evaluations && !c.exhausted(o.SubTask)
 }
+
+// whole reports whether a turn left its session as one that can be prompted.
+func whole(e boulder.Ended) bool { return e.Stopped == "" && (e.Error == "" || e.Truncated != "") }
 
 // continueOrRetry asks package enforcer, the arbiter of all sessions, whether this one gets a continuation.
 func (c *computing) continueOrRetry(o *boulder.Open) Action {
@@ -199,10 +194,10 @@ func answerTrack(o *boulder.Open, p enforcer.Policy) (enforcer.Track, error) {
 		if err != nil {
 			return t, err
 		}
-		t.Answers, t.Progress, t.Pending = before.Answers, before.Progress, "this turn"
+		t.Answers, t.Progress, t.Aside, t.Pending = before.Answers, before.Progress, before.Aside, "this turn"
 	}
 	t = enforcer.Apply(t, turnEnded(o), p)
-	return enforcer.Track{Answers: t.Answers, Progress: t.Progress}, nil
+	return enforcer.Track{Answers: t.Answers, Progress: t.Progress, Aside: t.Aside, Moved: t.Moved, Marked: t.Marked}, nil
 }
 
 // skip skips the rest of the plan, dependents first, because a sub-task achieved the goal; but not if one of them has

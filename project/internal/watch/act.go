@@ -46,7 +46,9 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	if t.Same > 1 && !t.Acted {
 		u.Idle = t.Same
 	}
-	u.Continuous = len(w.situation(s, w.cfg.Now()).Unmet) == 0 && u.Broken == ""
+	asked, _ := s.aside()
+	u.Aside = prompts.Questions(asked)
+	u.Continuous = len(w.situation(s, w.cfg.Now()).Unmet)+len(asked) == 0 && u.Broken == ""
 	said := prompts.KeepGoing(u)
 	if d.Kind == enforcer.Fresh { // needs more context
 		var b strings.Builder

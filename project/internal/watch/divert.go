@@ -139,15 +139,25 @@ func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) {
 	}
 }
 
-// awaited returns the unsettled hard blockers of a session. Continuations wait for them.
-func (s *watched) awaited() []string {
-	var texts []string
+// awaited returns the unsettled hard blockers of a session. The agent is told to do what does not need the answers.
+func (s *watched) awaited() (all []boulder.Blocker) {
 	for _, b := range s.blockers {
 		if b.Hard && !b.Status.Settled() {
-			texts = append(texts, "an answer to "+b.ID+": "+text.Short(b.Question, 200))
+			all = append(all, b)
 		}
 	}
-	return texts
+	return all
+}
+
+// aside returns those that the next prompt tells the agent to leave aside, once of each, and the ids of all.
+func (s *watched) aside() (news []boulder.Blocker, ids []string) {
+	for _, b := range s.awaited() {
+		ids = append(ids, b.ID)
+		if !slices.Contains(s.rec.Track.Aside, b.ID) {
+			news = append(news, b)
+		}
+	}
+	return news, ids
 }
 
 // answers returns the user's answers that the agent has not been told, and the ids of their blockers.

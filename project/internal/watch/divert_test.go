@@ -91,11 +91,15 @@ func TestDiverted(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
 	k := w.chat(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
-		bash("rm -r old"), mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
+		bash("rm -r old"), mayDelete, say("I cannot go on without an answer."), say("Nothing else is left.\n"+boulder.DoneMarker),
+		say("It is gone."), say("Nothing is left.\n"+boulder.DoneMarker),
 	))
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
 	r.waitForNote(boulder.BlockerTool)
 	k.user("Write a and b.")
+	if e := k.until(r, "send open", "it can go on without an answer to W2"); !strings.Contains(e.Prompt, "W2: May I delete the directory old?") {
+		t.Errorf("the prompt does not say what to leave aside:\n%s", e.Prompt)
+	}
 	k.until(r, "wait asks")
 	r.wait(t, "the wait for an answer to W2", func() bool {
 		for _, e := range r.log {
@@ -115,11 +119,51 @@ func TestDiverted(t *testing.T) {
 	if !hard.Hard || hard.SessionID != k.id {
 		t.Errorf("the hard one is recorded as %+v", hard)
 	}
-	k.continuations(0)
+	k.continuations(1)
 	away.answerBlocker(w, hard.ID, blockers.Settlement{Answer: answer})
 	k.sendsAnswer(r)
+	k.until(r, "send open", "has not said "+boulder.DoneMarker) // that nothing was left was said without the answer
 	k.until(r, "finish work")
-	k.continuations(1)
+	k.continuations(3)
+}
+
+// Of four things, one needs an answer: the session does the other three meanwhile, waits for no longer than it has to, and
+// gets the answer with its next prompt. A watch that is restarted in between tells it nothing twice.
+func TestAQuestionEndsNoNight(t *testing.T) { testAQuestionEndsNoNight(t, newWorld(t)) }
+
+func TestOpenCode2AQuestionEndsNoNight(t *testing.T) { testAQuestionEndsNoNight(t, secondWorld(t)) }
+
+func testAQuestionEndsNoNight(t *testing.T, w *world) {
+	away := newStandIn(t, true)
+	change := func(c *watch.Config) { c.Diverter, c.Since = away, time.Nanosecond }
+	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(
+		both(list("old", "pending", "a", "pending", "b", "pending", "c", "pending"), mayDelete), say("I have asked."),
+		list("old", "blocked", "a", "completed", "b", "pending", "c", "pending"), say("I wrote a."),
+		list("old", "blocked", "a", "completed", "b", "completed", "c", "pending"), say("I wrote b."),
+		list("old", "blocked", "a", "completed", "b", "completed", "c", "completed"), say("I wrote c."),
+		list("old", "completed", "a", "completed", "b", "completed", "c", "completed"), say("It is gone.\n"+boulder.DoneMarker),
+	))
+	r := w.watch(listed, change)
+	r.waitForNote(boulder.BlockerTool)
+	k.user("Delete old; write a, b and c.")
+	told := "W1: May I delete the directory old?"
+	if e := k.until(r, "send open"); !strings.Contains(e.Prompt, told) {
+		t.Errorf("it is not told to go on:\n%s", e.Prompt)
+	}
+	if e := k.until(r, "send open", "b"); strings.Contains(e.Prompt, told) {
+		t.Errorf("it is told twice:\n%s", e.Prompt)
+	}
+	r.end()
+	r = r.again(listed, change)
+	if e := k.until(r, "send open", "c"); strings.Contains(e.Prompt, told) {
+		t.Errorf("it is told twice:\n%s", e.Prompt)
+	}
+	k.until(r, "wait asks", told[4:])
+	k.continuations(3)
+	away.answerBlocker(w, "W1", blockers.Settlement{Answer: answer})
+	k.sendsAnswer(r)
+	k.until(r, "finish work")
+	k.continuations(4)
 }
 
 // clock stands still, but waits for the user end at once if skips is set: delays of a loaded machine do not count.
@@ -296,7 +340,7 @@ func TestAnswerAfterARestart(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
 	k := w.chat(opencode.NewSession{Title: t.Name()}, steps(
-		mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
+		mayDelete, say("I cannot go on without an answer.\n"+boulder.DoneMarker), say("It is gone.\n"+boulder.DoneMarker),
 	))
 	change := func(c *watch.Config) { c.Diverter, c.Since = away, time.Nanosecond }
 	events := w.events()

@@ -137,8 +137,12 @@ func (w *Watch) policyFor(s *watched) enforcer.Policy {
 func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	sit := s.tree.Situation(now)
 	sit.NotOwned, sit.Agent = s.notOwned, s.tree.Agent()
-	sit.Asks = append(sit.Asks, s.awaited()...)
+	for _, b := range s.awaited() {
+		says := "an answer to " + b.ID + ": " + text.Short(b.Question, 200)
+		sit.Questions = append(sit.Questions, enforcer.Question{ID: b.ID, Says: says})
+	}
 	u := w.unfinished(s)
+	sit.OpenItems = len(u.Items)
 	for _, missing := range slices.Concat(u.Items, u.Unmet) {
 		sit.Unmet = append(sit.Unmet, w.cfg.Redact(missing))
 	}
@@ -180,6 +184,9 @@ func (w *Watch) unfinished(s *watched) (u prompts.Unfinished) {
 	u.Diversion = s.diversion()
 	if u.Promise = w.needs(boulder.DonePromise) && u.Diversion.Tool == ""; u.Promise && !s.rec.Track.Promised {
 		u.Unmet = append(u.Unmet, "the promise "+boulder.Promise+" was not given")
+	}
+	if cut := s.tree.CutOff(w.cfg.MinOutput); cut != "" {
+		u.Unmet = append(u.Unmet, cut)
 	}
 	if s.checks != nil {
 		u.Unmet, u.Gates = append(u.Unmet, s.checks.unmet...), s.checks.Red()
@@ -233,6 +240,8 @@ func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision) {
 	decided := enforcer.Decided{At: w.cfg.Now(), Decision: d}
 	if d.Kind == enforcer.Send || d.Kind == enforcer.Fresh {
 		decided.MessageID = w.newIntent(s, d)
+		decided.Answered = len(s.rec.Intent.Answered) > 0
+		_, decided.Aside = s.aside()
 	}
 	w.apply(s, decided)
 	s.fresh = false

@@ -33,9 +33,11 @@ type Config struct {
 	// Records are the stored ones.
 	Records []Record
 
-	Policy   enforcer.Policy // the numbers of the gates
-	DoneWhen []string        // the criteria of completion, in the words of [boulder.DoneWords]
-	Tests    []string        // the commands of the criterion tests
+	Policy enforcer.Policy // the numbers of the gates
+	// MinOutput is [enforcer.Rules.MinOutput]: a turn that was cut off is not the end of the work.
+	MinOutput int
+	DoneWhen  []string // the criteria of completion, in the words of [boulder.DoneWords]
+	Tests     []string // the commands of the criterion tests
 	// Lint are commands for the criterion diagnostics where OpenCode has no working language server.
 	Lint []string
 	// Run runs a command of Tests or Lint in the project, as a gate.
