@@ -41,6 +41,8 @@ var eventTypes = []eventType{
 	event("replan-proposed", false, (*State).replanProposed),
 	event("replan", true, (*State).replanned),
 	event("replan-refused", false, (*State).replanRefused),
+	event("plan-edited", true, (*State).planEdited),
+	event("model-set", true, (*State).modelSet),
 	event("request-checked", true, (*State).requestChecked),
 	event("budget-set", false, (*State).budgetSet),
 	event("budget", true, (*State).budgetWarning),

@@ -217,6 +217,7 @@ func (s *State) continuation(e *Event, o *Open, b Continuation) error {
 		return err
 	}
 	s.dropIntegrating(o)
+	o.takeModel()
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	if v := o.Turn.Verdict; v != nil {
 		o.Attempt.Asked = hashOf(v.ContinuationPrompt)
@@ -237,6 +238,7 @@ func (s *State) trouble(e *Event, o *Open, b Trouble) error {
 	}
 	s.bookRunningTurn(o, e.Time)
 	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
+	o.takeModel()
 	return nil
 }
 

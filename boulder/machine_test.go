@@ -1,6 +1,7 @@
 package boulder
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -75,6 +76,14 @@ func (m *machine) apply(t *rapid.T, e Event) {
 	pending := len(m.state.events)
 	before := m.state.Boulder
 	kind := TypeOf(e.Body)
+	edited, isEdit := e.Body.(PlanEdited)
+	var old *State
+	if isEdit {
+		var err error
+		if old, err = Restore(decode[Snapshot](t, encode(t, m.state.Snapshot()))); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	logged, err := m.state.Apply(e)
 	if err != nil {
@@ -82,7 +91,7 @@ func (m *machine) apply(t *rapid.T, e Event) {
 		if !errors.Is(err, ErrRefused) {
 			t.Fatalf("%s: %v does not wrap ErrRefused", kind, err)
 		}
-		if d := cmp.Diff(picture(t, m.twin), picture(t, m.state)); d != "" {
+		if d := gocmp.Diff(picture(t, m.twin), picture(t, m.state)); d != "" {
 			t.Fatalf("%s was refused (%v) but changed the state:\n%s", kind, err, d)
 		}
 		if len(m.state.events) != pending {
@@ -110,6 +119,9 @@ func (m *machine) apply(t *rapid.T, e Event) {
 		if a.Status.Terminal() {
 			m.over[a.AttemptRef] = a.Status
 		}
+	}
+	if isEdit {
+		m.checkEdited(t, old, edited)
 	}
 	if err := m.state.Check(); err != nil {
 		t.Fatalf("after %s:\n%v\n%s", kind, err, picture(t, m.state))
@@ -411,8 +423,14 @@ func (m *machine) order(t *rapid.T, id string) Body {
 	if done := m.state.Completed(1); len(done) > 0 && rapid.IntRange(0, 7).Draw(t, "keep") == 0 {
 		return Kept{SubTaskID: done[0].ID}
 	}
-	if m.state.Revision != nil && rapid.IntRange(0, 3).Draw(t, "redo") == 0 {
+	switch {
+	case m.state.Revision == nil:
+	case rapid.IntRange(0, 3).Draw(t, "redo") == 0:
 		return m.redone(t, id)
+	case rapid.IntRange(0, 2).Draw(t, "edit") == 0:
+		return m.edited(t)
+	case rapid.IntRange(0, 5).Draw(t, "model") == 0:
+		return ModelSet{Model: rapid.SampledFrom([]string{"", "p/one", "s/other"}).Draw(t, "new model"), Later: m.later(t)}
 	}
 	return rapid.SampledFrom([]Body{
 		drop(SubTaskSkipped), drop(SubTaskCancelled), Reopened{SubTaskID: id, Reason: "retry"}, Kept{SubTaskID: id},
@@ -420,6 +438,101 @@ func (m *machine) order(t *rapid.T, id string) Body {
 		StatusChanged{Status: Paused, Reason: "the user"}, Archived{Archived: rapid.Bool().Draw(t, "archive")}, Landed{How: LandedFiles},
 		SessionLeft{LeftSession{AttemptRef{"a", 1}, "s1", ""}, rapid.Bool().Draw(t, "stopped")},
 	}).Draw(t, "order")
+}
+
+// edited draws a plan that the user has edited in one to three places. Some of that may not be.
+func (m *machine) edited(t *rapid.T) Body {
+	plan := m.state.Revision.Plan.Clone()
+	for range rapid.IntRange(1, 3).Draw(t, "edits") {
+		if len(plan.SubTasks) == 0 {
+			break
+		}
+		i := rapid.IntRange(0, len(plan.SubTasks)-1).Draw(t, "which")
+		on := plan.SubTasks[rapid.IntRange(0, len(plan.SubTasks)-1).Draw(t, "on")].ID
+		switch s := &plan.SubTasks[i]; rapid.IntRange(0, 6).Draw(t, "edit") {
+		case 0:
+			plan.SubTasks = append(plan.SubTasks, Spec{
+				ID: fmt.Sprintf("e%03d", len(m.state.SubTasks)+len(plan.SubTasks)), Subject: "New", Description: "What was forgotten",
+				DependsOn: []string{on}, Gates: []string{"true"}, Budget: &Budget{Calls: 7},
+			})
+		case 1:
+			gone := s.ID
+			plan.SubTasks = slices.Delete(plan.SubTasks, i, i+1)
+			for j := range plan.SubTasks {
+				plan.SubTasks[j].DependsOn = without(plan.SubTasks[j].DependsOn, []string{gone})
+			}
+		case 2:
+			s.Description, s.Outputs = fmt.Sprint("Edited at ", m.state.Boulder.Seq), []string{"name"}
+		case 3:
+			s.Gates, s.NoWorse = []string{rapid.SampledFrom([]string{"make", "true", "make check"}).Draw(t, "gate")}, nil
+		case 4:
+			s.Model, s.Agent = rapid.SampledFrom([]string{"", "p/one", "q/three"}).Draw(t, "another model"), rapid.SampledFrom([]string{"", "build"}).Draw(t, "agent")
+			plan.Model = rapid.SampledFrom([]string{"", "", "p/two"}).Draw(t, "of the plan")
+		case 5:
+			s.Priority = rapid.SampledFrom([]Priority{High, Low}).Draw(t, "another priority")
+		case 6:
+			if s.DependsOn = []string{on}; rapid.Bool().Draw(t, "on nothing") {
+				s.DependsOn = nil
+			}
+		}
+	}
+	if rapid.IntRange(0, 9).Draw(t, "another task") == 0 {
+		plan.Task = "another"
+	}
+	number := m.state.Boulder.Revision + rapid.SampledFrom([]int{1, 1, 1, 1, 2}).Draw(t, "revision")
+	b := PlanEdited{Later: m.later(t)}
+	if edit, _ := m.state.Edit(&plan); edit != nil {
+		b.Added, b.Changed, b.Removed = edit.Added, edit.Changed, edit.Removed
+	}
+	b.Plan = PlanRevision{Number: number, Plan: plan, Hash: plan.Hash()}
+	return b
+}
+
+// later draws which turns are at work.
+func (m *machine) later(t *rapid.T) (ids []string) {
+	for _, o := range m.state.Live() {
+		if rapid.Bool().Draw(t, "at work") {
+			ids = append(ids, o.SubTask.ID)
+		}
+	}
+	return ids
+}
+
+// checkEdited: what is done is as before, what is at work keeps its text, and all else is as the plan has it now.
+func (m *machine) checkEdited(t *rapid.T, before *State, b PlanEdited) {
+	for _, spec := range b.Plan.Plan.SubTasks {
+		was, is := before.SubTask(spec.ID), m.state.SubTask(spec.ID)
+		o := m.state.Open(spec.ID)
+		switch {
+		case was != nil && was.done():
+			if was.Blocks = is.Blocks; string(encode(t, was)) != string(encode(t, is)) {
+				t.Fatalf("%q was %s, and is another one: %s", spec.ID, was.Status, encode(t, is))
+			}
+			continue
+		case o != nil && o.Attempt.Status.Live():
+			if is.Description != was.Description || is.Status != was.Status || !slices.Equal(is.DependsOn, was.DependsOn) {
+				t.Fatalf("%q is at work, and was changed: %s", spec.ID, encode(t, is))
+			}
+		case o != nil && (o.Attempt.Model != is.Model || o.Attempt.Agent != is.Agent):
+			t.Fatalf("the attempt of %q is queued for %s, and it is to run with %s", spec.ID, o.Attempt.Model, is.Model)
+		}
+		gates := filter(slices.Concat(is.Gates, is.GateHints), func(gate string) bool { return slices.Contains(spec.Gates, gate) })
+		if is.Description != spec.Description || !slices.Equal(is.DependsOn, spec.DependsOn) || is.Priority != cmp.Or(spec.Priority, Medium) ||
+			slices.Contains(b.Changed, spec.ID) && len(gates) < len(spec.Gates) || spec.Model != "" && is.Model != spec.Model {
+			t.Fatalf("%q is %s, and the plan says %s", spec.ID, encode(t, is), encode(t, spec))
+		}
+	}
+	for _, id := range b.Removed {
+		if st := m.state.SubTask(id); st.Status != SubTaskSuperseded || m.state.Open(id) != nil {
+			t.Fatalf("%q was removed, and is %s", id, st.Status)
+		}
+	}
+	for _, st := range before.SubTasks {
+		if is := m.state.SubTask(st.ID); is.Status != st.Status && !slices.Contains(b.Removed, st.ID) &&
+			(st.Status != SubTaskBlocked || is.Status != SubTaskPending) {
+			t.Fatalf("%q was %s, and is %s", st.ID, st.Status, is.Status)
+		}
+	}
 }
 
 func (m *machine) redone(t *rapid.T, id string) Body {
@@ -434,9 +547,9 @@ func (m *machine) redone(t *rapid.T, id string) Body {
 		Files:    rapid.SampledFrom([]Files{FilesKeep, FilesRevert, FilesRevert, "burn"}).Draw(t, "files"), NoDependents: rapid.Bool().Draw(t, "alone"),
 		Reasons: map[string][]Reason{id: {ReasonAsked}},
 	}
-	// A replan may have left nothing to describe again.
-	if plan := m.state.Revision.Plan.Clone(); len(plan.SubTasks) > 0 && rapid.IntRange(0, 3).Draw(t, "another plan") == 0 {
-		i := rapid.IntRange(0, len(plan.SubTasks)-1).Draw(t, "described again")
+	plan := m.state.Revision.Plan.Clone()
+	i := slices.IndexFunc(plan.SubTasks, func(s Spec) bool { return slices.Contains(ids, s.ID) })
+	if i >= 0 && rapid.IntRange(0, 3).Draw(t, "another plan") == 0 {
 		plan.SubTasks[i].Description, plan.SubTasks[i].Gates = "All of it, otherwise", []string{"make"}
 		b.Plan = &PlanRevision{Number: m.state.Boulder.Revision + 1, Plan: plan, Hash: plan.Hash()}
 	}
@@ -464,7 +577,11 @@ func (m *machine) replanned(t *rapid.T, ref AttemptRef) Replanned {
 		}
 		specs = append(specs, s)
 	}
-	plan := Plan{Version: PlanVersion, Task: "task", Goal: "goal", SubTasks: slices.Concat(m.plan.SubTasks, specs)}
+	plan := Plan{Version: PlanVersion, Task: "task", Goal: "goal"}
+	if r := m.state.Boulder.Replan; r != nil {
+		plan.SubTasks = filter(m.state.Revision.Plan.SubTasks, func(s Spec) bool { return !slices.Contains(r.Replaces, s.ID) })
+	}
+	plan.SubTasks = slices.Concat(plan.SubTasks, specs)
 	return Replanned{
 		AttemptRef: ref, Number: m.state.Boulder.Replans, Revision: number, SubTasks: specs,
 		Plan: PlanRevision{Number: number, Plan: plan, Hash: plan.Hash()}, GatesApproved: rapid.Bool().Draw(t, "gates"),
@@ -561,10 +678,10 @@ func (m *machine) store(t *rapid.T) {
 		}
 	}
 	want := picture(t, m.state)
-	if d := cmp.Diff(want, picture(t, restored)); d != "" {
+	if d := gocmp.Diff(want, picture(t, restored)); d != "" {
 		t.Fatalf("a restored snapshot differs from the live state (-live +restored):\n%s", d)
 	}
-	if d := cmp.Diff(want, picture(t, replayed)); d != "" {
+	if d := gocmp.Diff(want, picture(t, replayed)); d != "" {
 		t.Fatalf("a replayed log differs from the live state (-live +replayed):\n%s", d)
 	}
 	turns := 0
@@ -614,7 +731,7 @@ func TestMachine(t *testing.T) {
 			}
 		}
 		m.store(t)
-		if d := cmp.Diff(picture(t, m.state), picture(t, m.twin)); d != "" {
+		if d := gocmp.Diff(picture(t, m.state), picture(t, m.twin)); d != "" {
 			t.Fatalf("two states that were fed the same events differ:\n%s", d)
 		}
 		ends[m.state.Boulder.Status]++

@@ -22,6 +22,8 @@ const (
 	OrderApprove OrderKind = "approve" // agree to the waiting plan or replan, and its gates
 	OrderDecline OrderKind = "decline" // refuse the waiting replan; a plan is refused by a cancel
 
+	OrderEdit OrderKind = "edit" // adopt the user's edit of the plan, or another model for sub-tasks without one
+
 	OrderSettle OrderKind = "settle" // answer a blocker of a sub-task, or continue without an answer
 
 	OrderArchive   OrderKind = "archive"   // hide a finished boulder from lists
@@ -44,8 +46,10 @@ type Order struct {
 	Landed    *Landed   `json:"landed,omitempty"`      // of landed
 	Redone    *Redone   `json:"redone,omitempty"`      // of redo
 	Kept      *Kept     `json:"kept,omitempty"`        // of keep
-	Hash      string    `json:"hash,omitempty"`        // of approve and decline: [Snapshot.Asked] as shown
-	Plan      *Plan     `json:"plan,omitempty"`        // of approve: the user's edited plan
+	// Hash is what the user was shown: of approve and decline [Snapshot.Asked], with an edit the current plan's hash.
+	Hash  string `json:"hash,omitempty"`
+	Plan  *Plan  `json:"plan,omitempty"`  // of approve, edit and retry: as the user edited it
+	Model string `json:"model,omitempty"` // of edit, see [ModelSet]
 }
 
 const maxNote = 4_000 // characters; a longer text belongs in a file that the note names
@@ -57,7 +61,8 @@ func (o Order) Validate() error {
 	is := func(kinds ...OrderKind) bool { return slices.Contains(kinds, o.Do) }
 	takesText := o.Do == OrderNote || is(OrderSettle, OrderRedo) && o.Text != ""
 	agrees := is(OrderApprove, OrderDecline)
-	whole := agrees || is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded, OrderRedo, OrderKeep)
+	whole := agrees || is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded, OrderRedo, OrderKeep, OrderEdit)
+	edits := is(OrderEdit, OrderRetry) && o.Plan != nil
 	switch {
 	case whole && o.SubTaskID != "":
 		return fmt.Errorf("%s is for the whole boulder, not for a sub-task", o.Do)
@@ -65,8 +70,10 @@ func (o Order) Validate() error {
 		return fmt.Errorf("there is no order %q", o.Do)
 	case is(OrderLanded) != (o.Landed != nil) || is(OrderRedo) != (o.Redone != nil) || is(OrderKeep) != (o.Kept != nil):
 		return fmt.Errorf("%s has to say what has landed, is redone or kept, and nothing else may", o.Do)
-	case agrees != (o.Hash != "") || !is(OrderApprove) && o.Plan != nil:
+	case (agrees || edits) != (o.Hash != "") || !is(OrderApprove) && !edits && o.Plan != nil:
 		return fmt.Errorf("%s has to say which plan was shown, and nothing else may", o.Do)
+	case is(OrderEdit) && o.Plan == nil && o.Model == "", !is(OrderEdit) && o.Model != "":
+		return fmt.Errorf("%s has to say what changes, and nothing else names a model", o.Do)
 	case is(OrderSettle) && o.BlockerID == "":
 		return fmt.Errorf("%s needs a blocker", o.Do)
 	case is(OrderRetry, OrderSkip, OrderSettle) && o.SubTaskID == "":

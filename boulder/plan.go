@@ -178,6 +178,8 @@ type Seal struct {
 	Origin    Origin    `json:"origin"`
 	Model     string    `json:"model,omitempty"` // the ledger model that planned
 	CreatedAt time.Time `json:"created_at"`
+	// Boulder is the id of the boulder whose plan was written, see [PlanEdited]; empty: it was not run yet.
+	Boulder string `json:"boulder,omitempty"`
 }
 
 // Hash returns the SHA-256, in hex, of the plan's content, without seal, comments and layout.

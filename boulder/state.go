@@ -144,6 +144,11 @@ func (s *State) addOpen(o *Open) {
 		s.live = append(s.live, o)
 		return
 	}
+	s.queue(o)
+}
+
+// queue puts an attempt at the end of its priority in the queue of its model.
+func (s *State) queue(o *Open) {
 	q, rank := s.queues[o.Attempt.Model], o.SubTask.Priority.Rank()
 	i, _ := slices.BinarySearchFunc(q, rank+1, func(x *Open, r int) int { return cmp.Compare(x.SubTask.Priority.Rank(), r) })
 	s.queues[o.Attempt.Model] = slices.Insert(q, i, o)

@@ -9,7 +9,7 @@ import (
 type SubTaskStatus string
 
 const (
-	// SubTaskPending: waits for dependencies or a slot. Entered by [Decomposed], [Replanned], [Redone], or from blocked.
+	// SubTaskPending: waits for dependencies or a slot. Entered by [Decomposed], [Replanned], [PlanEdited], [Redone], or from blocked.
 	SubTaskPending SubTaskStatus = "pending"
 	// SubTaskInProgress: an attempt holds a slot, or the next one is queued. Entered by [Starting].
 	SubTaskInProgress SubTaskStatus = "in_progress"
@@ -25,7 +25,7 @@ const (
 	SubTaskSkipped SubTaskStatus = "skipped"
 	// SubTaskCancelled: ended by the user; dependents are blocked. Entered by [SubTaskDone]. Terminal as SubTaskFailed.
 	SubTaskCancelled SubTaskStatus = "cancelled"
-	// SubTaskSuperseded: a later plan revision replaced it. Entered by [Replanned]. Terminal.
+	// SubTaskSuperseded: a later plan revision replaced or removed it. Entered by [Replanned], [PlanEdited]. Terminal.
 	SubTaskSuperseded SubTaskStatus = "superseded"
 )
 

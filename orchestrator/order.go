@@ -119,7 +119,7 @@ func refusal(format string, args ...any) error {
 // [boulder.ErrFinished], any other error is a bug. Sessions of attempts that it ends are recorded if they may be at
 // work, until they are stopped. busy tells which attempts are; nil: all may be.
 func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(boulder.AttemptRef) bool) error {
-	bodies, err := orderEvents(s, what, now)
+	bodies, err := orderEvents(s, what, now, busy)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ const (
 )
 
 // orderEvents returns the events of an order. What [boulder.State.Apply] refuses in the first is not checked here.
-func orderEvents(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Body, error) {
+func orderEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(boulder.AttemptRef) bool) ([]boulder.Body, error) {
 	if err := o.Validate(); err != nil {
 		return nil, refusal("%w", err)
 	}
@@ -187,6 +187,8 @@ func orderEvents(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Bo
 		return []boulder.Body{resumed(s)}, nil
 	case o.Do == boulder.OrderCancel && o.SubTaskID == "":
 		return cancelAll(s), nil
+	case o.Do == boulder.OrderEdit:
+		return editEvents(s, o, now, busy)
 	}
 	t := s.SubTask(o.SubTaskID)
 	switch {
@@ -213,7 +215,12 @@ func orderEvents(s *boulder.State, o boulder.Order, now time.Time) ([]boulder.Bo
 	case boulder.OrderSkip:
 		return []boulder.Body{drop(s, t, boulder.SubTaskSkipped, "skipped by the user")}, nil
 	}
-	return retry(s, t, now)
+	edits, err := editEvents(s, o, now, busy)
+	if err != nil {
+		return nil, err
+	}
+	bodies, err := retry(s, t, now) // first, as it may be refused
+	return append(bodies, edits...), err
 }
 
 // approvalEvents returns the events of the user's answer to a plan or replan. Approval includes its gates.
@@ -316,6 +323,12 @@ func (r *run) obey(o order) error {
 		o.reply.Put(refusal("a result is being integrated: try again in a moment"))
 		return nil
 	}
+	if o.Do == boulder.OrderEdit || o.Do == boulder.OrderRetry {
+		if err := r.usable(o.Order); err != nil {
+			o.reply.Put(err)
+			return nil
+		}
+	}
 	before, planned := r.state.Boulder.Seq, len(r.state.SubTasks) == 0
 	err := carryOut(r.state, o.Order, r.now, r.busy)
 	if err != nil {
@@ -331,7 +344,8 @@ func (r *run) obey(o order) error {
 			r.work[ref](errors.New("the user ended it"))
 		}
 	}
-	if o.Do == boulder.OrderApprove || o.Do == boulder.OrderDecline {
+	switch o.Do {
+	case boulder.OrderApprove, boulder.OrderDecline:
 		for _, ref := range []boulder.AttemptRef{planRef, replanRef} { // ends a question at a terminal
 			if stop := r.work[ref]; stop != nil {
 				stop(errSuspended)
@@ -348,8 +362,8 @@ func (r *run) obey(o order) error {
 	if o.Do == boulder.OrderPause && (o.Now || r.busy(planRef)) { // during planning a pause always stops the work
 		r.suspend()
 	}
-	if o.Do == boulder.OrderResume {
-		return r.unparkAffordable()
+	if o.Do == boulder.OrderResume || o.Do == boulder.OrderEdit && r.state.Boulder.Status == boulder.Running {
+		return r.unparkAffordable() // after an edit, what they wait for may have been corrected
 	}
 	return nil
 }

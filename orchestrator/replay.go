@@ -272,7 +272,7 @@ func ordersLeave(b boulder.Body) bool {
 	switch b.(type) {
 	case boulder.Archived, boulder.StatusChanged, boulder.Noted, boulder.BlockerSettled, boulder.SubTaskDone, boulder.Reopened,
 		boulder.Retry, boulder.SessionLeft, boulder.UsageReport, boulder.ReplanRefused, boulder.TaskComplete, boulder.Redone,
-		boulder.Kept, boulder.Decomposed, boulder.Replanned:
+		boulder.Kept, boulder.Decomposed, boulder.Replanned, boulder.PlanEdited, boulder.ModelSet:
 		return true
 	}
 	return false

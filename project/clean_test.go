@@ -36,7 +36,7 @@ func TestPlanFileIsNoWayOut(t *testing.T) {
 		os.Symlink(precious, p.PlanPath())); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.WritePlan(p.PlanPath(), plan); err != nil {
+	if err := p.WritePlan(p.PlanPath(), plan, nil); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Lstat(p.PlanPath()); err != nil || info.Mode() != 0o600 {
@@ -49,12 +49,12 @@ func TestPlanFileIsNoWayOut(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(state), os.Symlink(outside, state)); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.WritePlan(p.PlanPath(), plan); err == nil {
+	if err := p.WritePlan(p.PlanPath(), plan, nil); err == nil {
 		t.Error("a .manager that is a link was written to")
 	}
 	// A link that the user names is followed.
 	link, target := filepath.Join(project, "link.yaml"), filepath.Join(outside, "target.yaml")
-	err := errors.Join(os.WriteFile(target, nil, 0o640), os.Symlink(target, link), p.WritePlan(link, plan))
+	err := errors.Join(os.WriteFile(target, nil, 0o640), os.Symlink(target, link), p.WritePlan(link, plan, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,11 +111,13 @@ const schemaFile = "plan.schema.json"
 
 // WritePlan writes a plan to a file of the user's, as the user could, or to the project's own below .manager. There it
 // follows no link, since another user may have created it.
-func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
+//
+// remarks are shown with sub-tasks, by id.
+func (p *Project) WritePlan(path string, plan *boulder.Plan, remarks map[string]string) error {
 	if path != p.PlanPath() {
-		return taskledger.WriteFile(path, plan)
+		return taskledger.WriteFile(path, plan, remarks)
 	}
-	data, err := taskledger.Format(plan)
+	data, err := taskledger.FormatRemarked(plan, remarks)
 	if err != nil {
 		return err
 	}

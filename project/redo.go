@@ -86,9 +86,16 @@ func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (m
 	return stale, nil
 }
 
-// planNow reads the plan file that a boulder was run from, or returns nil if it is gone or has another task now.
+// planNow reads the plan file of a boulder: the project's if it was written as this boulder's, else the one that it was run
+// from. It returns nil if that is gone or has another task now.
 func (p *Project) planNow(b *boulder.Snapshot) (*boulder.Plan, error) {
-	if b.Boulder.PlanFile == "" || b.Revision == nil {
+	if b.Revision == nil {
+		return nil, nil
+	}
+	if plan, _, err := p.readEdited(p.PlanPath()); err == nil && plan.Seal != nil && plan.Seal.Boulder == b.Boulder.ID {
+		return plan, nil
+	}
+	if b.Boulder.PlanFile == "" {
 		return nil, nil
 	}
 	plan, err := p.ReadPlan(b.Boulder.PlanFile)

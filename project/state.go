@@ -63,6 +63,9 @@ func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
 	return s, nil
 }
 
+// Access reads the state and takes orders for it.
+func (s *State) Access() *Access { return &Access{Reader: s.DB, Orders: s.run, Close: func() {}} }
+
 // Release closes the database. An error is only logged, since all commits are on disk.
 func (s *State) Release() {
 	s.stop()

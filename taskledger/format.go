@@ -20,8 +20,12 @@ import (
 	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
-const fileHeader = `# A plan of manager. Edit it as you like, then execute it with: manager run FILE
-#
+const (
+	firstLine   = "# A plan of manager. Edit it as you like, then execute it with: manager run FILE\n"
+	firstLineOf = "# The plan of boulder %s. Edit what has not begun, then continue with: manager resume %[1]s\n"
+)
+
+const fileHeader = `#
 # Sub-tasks may be changed, added, removed and reordered; only their description is indispensable. One begins when those
 # under its depends_on are done; the others run side by side. gates are commands that manager runs in the project; they
 # must exit with 0 before the sub-task counts as done. Further keys of a sub-task: priority (high, medium, low),
@@ -38,10 +42,13 @@ const sealHeader = `# The seal says what this plan was made for. By it, your edi
 
 // Format writes a plan as a file. [Parse] reads it back as the same plan with the same hash; defaults are filled in
 // where the plan does not come from Parse, [Seal] or a [Planner]. A plan that Parse would refuse is an error.
-func Format(plan *boulder.Plan) ([]byte, error) {
+func Format(plan *boulder.Plan) ([]byte, error) { return FormatRemarked(plan, nil) }
+
+// FormatRemarked is [Format] with remarks on sub-tasks, by id, as comments.
+func FormatRemarked(plan *boulder.Plan, remarks map[string]string) ([]byte, error) {
 	p := new(plan.Clone())
 	fill(p)
-	data, err := document(p)
+	data, err := document(p, remarks)
 	if err != nil {
 		return nil, fmt.Errorf("write the plan: %w", err)
 	}
@@ -61,7 +68,7 @@ func Format(plan *boulder.Plan) ([]byte, error) {
 }
 
 // document converts the plan's JSON, which is also YAML, to common YAML style.
-func document(p *boulder.Plan) ([]byte, error) {
+func document(p *boulder.Plan, remarks map[string]string) ([]byte, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
@@ -77,6 +84,9 @@ func document(p *boulder.Plan) ([]byte, error) {
 		case "sub_tasks":
 			for n, t := range value.Content {
 				showDependsOn(t)
+				if id := t.Content[1]; remarks[id.Value] != "" { // the first key
+					id.LineComment = "# " + remarks[id.Value]
+				}
 				if n > 0 {
 					t.HeadComment = "\n"
 				}
@@ -87,7 +97,11 @@ func document(p *boulder.Plan) ([]byte, error) {
 	}
 	data, err = yaml.Dump(&doc, yaml.WithCompactSeqIndent(false), yaml.WithLineWidth(-1))
 	data = bytes.ReplaceAll(data, []byte("\n  \n  - "), []byte("\n\n  - ")) // no block has a line of spaces
-	return append([]byte(fileHeader), escape(data)...), err
+	first := firstLine
+	if p.Seal != nil && p.Seal.Boulder != "" {
+		first = fmt.Sprintf(firstLineOf, p.Seal.Boulder)
+	}
+	return append([]byte(first+fileHeader), escape(data)...), err
 }
 
 // escape replaces hidden characters in the double-quoted strings of JSON and YAML by their numbers.
@@ -143,10 +157,10 @@ func showDependsOn(t *yaml.Node) {
 		&yaml.Node{Kind: yaml.ScalarNode, Value: "depends_on"}, &yaml.Node{Kind: yaml.SequenceNode})
 }
 
-// WriteFile writes a plan like [Format]. The file is replaced atomically, also in a crash. A new file is for its owner
+// WriteFile writes a plan like [FormatRemarked]. The file is replaced atomically, also in a crash. A new file is for its owner
 // only, an old one keeps its mode; a symbolic link stays, and its target is replaced. The directory must exist.
-func WriteFile(path string, plan *boulder.Plan) error {
-	data, err := Format(plan)
+func WriteFile(path string, plan *boulder.Plan, remarks map[string]string) error {
+	data, err := FormatRemarked(plan, remarks)
 	if err != nil {
 		return err
 	}

@@ -312,6 +312,9 @@ func numberRows(prefix string, rows int, id func(i int) *string) {
 	}
 }
 
+// Untitled reports whether the task of a plan, after Parse, is only what its goal or its sub-tasks' subjects say.
+func Untitled(p *boulder.Plan) bool { return p.Task == p.Goal || p.Task == subjects(p.SubTasks) }
+
 func subjects(specs []boulder.Spec) string {
 	var all []string
 	for _, s := range specs {

@@ -28,7 +28,7 @@ func TestWriteFile(t *testing.T) {
 	for i, at := range []string{path, path, link} {
 		plan := smallPlan()
 		plan.Task = fmt.Sprint("Task ", i)
-		if err := taskledger.WriteFile(at, plan); err != nil {
+		if err := taskledger.WriteFile(at, plan, nil); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Lstat(path); err != nil || info.Mode() != 0o600 {
@@ -64,11 +64,11 @@ func TestWriteFileRefuses(t *testing.T) {
 		filepath.Join(file, "p.yaml"):        "not a directory",
 		"/dev/null":                          "not a regular file",
 	} {
-		if err := taskledger.WriteFile(path, smallPlan()); err == nil || !strings.Contains(err.Error(), want) {
+		if err := taskledger.WriteFile(path, smallPlan(), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if err := taskledger.WriteFile(filepath.Join(dir, "p.yaml"), &boulder.Plan{Task: "x"}); err == nil {
+	if err := taskledger.WriteFile(filepath.Join(dir, "p.yaml"), &boulder.Plan{Task: "x"}, nil); err == nil {
 		t.Error("a plan without sub-tasks was written")
 	}
 }

@@ -78,6 +78,8 @@ type app struct {
 	yes, approveReplans, detach, blockers bool
 	budget                                budgetFlag
 	iterations                            int
+	keepPlan                              bool
+	planFile                              string
 	ref                                   string // --boulder
 }
 

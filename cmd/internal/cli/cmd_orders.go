@@ -34,17 +34,20 @@ runs the boulder stays, and waits for ` + "`manager resume`" + ` from any termin
 }
 
 func (a *app) newRetryCmd() *cobra.Command {
-	return a.subTaskCmd(boulder.OrderRetry, &cobra.Command{
+	cmd := a.subTaskCmd(boulder.OrderRetry, &cobra.Command{
 		Use:   "retry [flags] SUBTASK",
 		Short: "Retry a sub-task in a fresh session",
 		Long: `Runs a sub-task of an unfinished boulder again in a fresh session, with all its attempts, whether it failed, was cancelled,
 waits for you, or is running. What was blocked because of it can continue. What it changed in the project stays, and its new
 session finds it. One that waits for a limit of its model continues at once instead, and so does all that waits for that limit.
+If you have edited what the plan file says of it, as a gate that could not run, that is taken over.
 
 A completed sub-task is run again by ` + "`manager redo`" + `.`,
 		Example: `  manager retry toggle
   manager note --sub-task toggle "The store is in src/state.js" && manager retry toggle`,
 	})
+	cmd.Flags().BoolVar(&a.keepPlan, "keep-plan", false, "ignore edits of the plan file")
+	return cmd
 }
 
 func (a *app) newSkipCmd() *cobra.Command {
@@ -59,7 +62,14 @@ not needed, or what you have done yourself (say so with ` + "`manager note`" + `
 // subTaskCmd completes a command that orders something for one sub-task.
 func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.steer(cmd.Context(), a.ref, boulder.Order{Do: do, SubTaskID: args[0]}, nil)
+		ctx := cmd.Context()
+		return a.order(ctx, func(d *project.Access) (b boulder.Snapshot, o boulder.Order, err error) {
+			o = boulder.Order{Do: do, SubTaskID: args[0]}
+			if b, err = toSteer(ctx, d, a.ref, &o); err == nil && do == boulder.OrderRetry && !a.keepPlan {
+				o, err = a.project.RetryOrder(ctx, d, &b, o.SubTaskID)
+			}
+			return b, o, err
+		})
 	}
 	a.boulderFlag(cmd, toSteerDefault)
 	return cmd
@@ -396,7 +406,7 @@ func (a *app) runRedo(ctx context.Context, redo project.Redo, dryRun bool, args 
 		a.note("%s", by)
 		return err
 	}
-	a.yes = true
+	a.yes, a.keepPlan = true, true // the rest of the file was not asked about
 	return a.runResume(ctx, []string{b.Boulder.ID})
 }
 

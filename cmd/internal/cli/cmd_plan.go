@@ -113,7 +113,7 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 
 func (a *app) newPlanCmd() *cobra.Command {
 	var o taskFlags
-	output := ""
+	output, of := "", ""
 	cmd := &cobra.Command{
 		Use:   "plan [flags] \"TASK\"",
 		Short: "Split a task into sub-tasks and write the plan file",
@@ -121,17 +121,71 @@ func (a *app) newPlanCmd() *cobra.Command {
 else in the project is changed. If the model finds that one agent does the task as well, the plan has one sub-task; --plan
 has it split all the same, and --direct asks no model.
 
-Then edit the file as you like and run it with ` + "`manager run`" + `.`,
+Then edit the file as you like and run it with ` + "`manager run`" + `.
+
+--of writes the present plan of a boulder that has begun: edit what has not begun, and continue with ` + "`manager resume`" + `.`,
 		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"
   manager plan --from issue.md --constraint "never touch vendor/" -o feature.yaml
-  manager plan -o - "Add dark mode" | less`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, output, args) },
+  manager plan -o - "Add dark mode" | less
+  manager plan --of 01k3`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("of") {
+				return a.runPlanOf(cmd.Context(), of, output, args)
+			}
+			return a.runPlan(cmd.Context(), &o, output, args)
+		},
 	}
 	o.registerPlan(cmd)
 	a.shared(cmd, "attach")
+	cmd.Flags().StringVar(&of, "of", "", "write the plan of `BOULDER`, and ask no model")
+	for _, name := range []string{"from", "constraint", "done-when", "direct", "plan", "from-list"} {
+		cmd.MarkFlagsMutuallyExclusive("of", name)
+	}
 	cmd.Flags().StringVarP(&output, "output", "o", "",
 		"write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
 	return cmd
+}
+
+// runPlanOf writes the present plan of a boulder, for the user to edit.
+func (a *app) runPlanOf(ctx context.Context, ref, output string, args []string) error {
+	if len(args) > 0 {
+		return usagef("--of writes the plan of boulder %s: it takes no task", ref)
+	}
+	d, err := a.project.Snapshot(ctx, ref)
+	if err != nil {
+		return err
+	}
+	plan, remarks, err := project.PresentPlan(&d)
+	if err != nil {
+		return err
+	}
+	path := a.project.PlanPath()
+	switch output {
+	case "-":
+		data, err := taskledger.FormatRemarked(plan, remarks)
+		if err == nil {
+			_, err = a.Stdout.Write(data)
+		}
+		return err
+	case "":
+	default:
+		path = a.file(output)
+	}
+	if err := a.keepEdited(path); err != nil {
+		return err
+	}
+	if err := a.project.WritePlan(path, plan, remarks); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(view.NewPlanJSON(plan, path))
+	}
+	resume := "manager resume " + d.Boulder.ID
+	if path != a.project.PlanPath() {
+		resume += " --plan-file " + a.pretty(path)
+	}
+	a.note("Wrote %s. Edit what has not begun, then: %s", a.pretty(path), resume)
+	return nil
 }
 
 func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []string) error {
@@ -180,7 +234,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if err := a.keepEdited(path); err != nil {
 		return err
 	}
-	if err := a.project.WritePlan(path, plan); err != nil {
+	if err := a.project.WritePlan(path, plan, nil); err != nil {
 		return err
 	}
 	if a.json {
@@ -419,7 +473,7 @@ func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string
 		if err := p.keepEdited(path); err != nil {
 			return nil, err
 		}
-		if err := p.project.WritePlan(path, plan); err != nil {
+		if err := p.project.WritePlan(path, plan, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -342,12 +342,20 @@ func (a *app) newResumeCmd() *cobra.Command {
 sessions are found and followed, and no prompt is sent twice. If another process has it paused, that process continues.
 
 A used-up budget has to be raised with --budget, a loop that had all its turns with --max-iterations: what was spent
-stays spent.`,
+stays spent. --model is for sub-tasks that have no model of their own, from their next turn.
+
+If you have edited the plan file since, it shows what differs, and takes that over after a yes, as a revision of the plan:
+what has not begun may change, come and go, also while the boulder is at work in another process. --yes takes it over without
+asking, --keep-plan ignores it; without a terminal and a flag nothing continues (exit code 4).`,
 		Example: `  manager resume
+  manager plan --of 01k3 && $EDITOR .manager/plan.yaml && manager resume
   manager resume --budget cost=10 --budget toggle:tokens=500k`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), args) },
 	}
 	a.shared(cmd, "attach", "budget", "blockers", "lock-timeout", "yes", "approve-replans")
+	cmd.Flags().BoolVar(&a.keepPlan, "keep-plan", false, "ignore edits of the plan file")
+	cmd.Flags().StringVar(&a.planFile, "plan-file", "", "take edits of the plan from `FILE` (default: .manager/plan.yaml, and the one that was run)")
+	cmd.MarkFlagsMutuallyExclusive("keep-plan", "plan-file")
 	cmd.Flags().IntVar(&a.iterations, "max-iterations", 0, "of a loop: at most `N` turns in all, including those it had")
 	return cmd
 }
@@ -365,7 +373,11 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 	}
 	var req project.Request
 	return a.run(ctx, &req, func(st *project.State) error {
-		detail, err := (&project.Access{Reader: st.DB}).Find(ctx, cmp.Or(args...))
+		there := st.Access()
+		detail, err := there.Find(ctx, cmp.Or(args...))
+		if err == nil {
+			_, err = a.takeEdits(ctx, there, &detail)
+		}
 		if err != nil {
 			return err
 		}
@@ -393,10 +405,20 @@ func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error
 	id := detail.Boulder.ID
 	atWork := slices.Contains(there.Holder.Running, id)
 	switch {
-	case err != nil || !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
+	case err != nil || !there.Holder.Serves && !atWork:
 		return false, nil
 	case !atWork:
 		return true, a.resumeServed(ctx, there, detail)
+	}
+	taken, err := a.takeEdits(ctx, there, &detail)
+	switch paused := detail.Boulder.Status == boulder.Paused; {
+	case err != nil:
+		return true, err
+	case taken && !paused:
+		a.note("Process %d, which runs boulder %s, continues with that.", there.Holder.PID, id)
+		return true, nil
+	case !paused && !there.Holder.Serves:
+		return false, nil
 	}
 	if a.opts.Attach != "" || a.approveReplans || a.budget.run != nil || len(a.budget.subTasks) > 0 ||
 		a.blockers || a.iterations != 0 {
@@ -423,6 +445,10 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	waits := detail.Revision != nil && len(detail.SubTasks) == 0
 	if waits && !a.yes && !a.interactive() {
 		return usagef("the plan of boulder %s waits for approval: resume it on a terminal, or run it without asking with --yes", id)
+	}
+	_, err := a.takeEdits(ctx, there, &detail)
+	if err != nil {
+		return err
 	}
 	req, err := a.resumed(detail)
 	switch {

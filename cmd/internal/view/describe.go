@@ -51,7 +51,7 @@ type Entry struct {
 	Gate     *boulder.Gate     `json:"gate,omitempty"`
 	Verdict  *boulder.Verdict  `json:"verdict,omitempty"`
 
-	// Decision is a status, or continuation, retry, replan, replan-refused, parked, unparked, reopened, redo, keep.
+	// Decision is a status, or continuation, retry, replan, replan-refused, parked, unparked, reopened, edited, redo, keep.
 	Decision   string   `json:"decision,omitempty"`
 	Reason     string   `json:"reason,omitempty"`
 	Remaining  []string `json:"remaining,omitempty"`
@@ -273,6 +273,10 @@ func (s *Entry) ofSubTask(body boulder.Body) {
 	case boulder.Reopened:
 		s.SubTask = b.SubTaskID
 		s.decide("reopened", b.Reason, "✎", "retried: %s", b.Reason)
+	case boulder.PlanEdited:
+		s.decide("edited", "the user edited the plan", "✎", "plan revision %d, edited by the user: %s", b.Revision, edited(b))
+	case boulder.ModelSet:
+		s.say("✎", "from their next turn with %s: %s", ModelName(b.Model), cmp.Or(strings.Join(b.SubTasks, ", "), "no sub-task so far"))
 	case boulder.Redone:
 		what := "redo of " + strings.Join(b.SubTasks, ", ") + text.Prefixed("; perhaps also ", strings.Join(b.Perhaps, ", "))
 		s.decide("redo", what, "✎", "%s", what)
@@ -319,6 +323,20 @@ func replanned(b boulder.Replanned, name func(id string) string) (parts []string
 		parts = append(parts, text.Are(n, "new gate")+" not run, without your approval: "+strings.Join(b.GatesNotRun, "; "))
 	}
 	return parts
+}
+
+func edited(b boulder.PlanEdited) string {
+	var parts []string
+	for _, t := range b.Added {
+		parts = append(parts, "+ "+t.ID)
+	}
+	for _, id := range b.Changed {
+		parts = append(parts, "~ "+id)
+	}
+	for _, id := range b.Removed {
+		parts = append(parts, "- "+id)
+	}
+	return cmp.Or(strings.Join(parts, ", "), "what holds for all sub-tasks")
 }
 
 func amountText(dimension string, n float64) string {

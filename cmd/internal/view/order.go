@@ -21,8 +21,9 @@ type Order struct {
 	RunBy  *project.Holder `json:"run_by"` // the process that runs it and carried out the order; null if none does
 	// AtWork lists the sub-tasks that are worked on; after a pause with "now", those that a resume continues.
 	AtWork  []string `json:"at_work"`
-	Blocked []string `json:"blocked"` // sub-tasks that this order blocked
-	Freed   []string `json:"freed"`   // blocked sub-tasks that this order made pending again
+	Blocked []string `json:"blocked"`          // sub-tasks that this order blocked
+	Freed   []string `json:"freed"`            // blocked sub-tasks that this order made pending again
+	Edited  bool     `json:"edited,omitempty"` // what the plan file says of the sub-task was taken over
 	// Left lists sessions of ended attempts whose agents may still be at work. The next run or resume stops them.
 	Left []boulder.LeftSession `json:"left,omitempty"`
 
@@ -37,8 +38,9 @@ func NewOrder(done *project.Ordered) *Order {
 	b := after.Boulder
 	r := &Order{
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
-		Freed: []string{}, Left: b.LeftSessions, tally: b.Tally,
+		Freed: []string{}, Left: b.LeftSessions, tally: b.Tally, Edited: o.Do == boulder.OrderRetry && o.Plan != nil,
 	}
+	r.Plan, r.Hash = nil, "" // the whole of it is no news
 	atWork, was := map[string]bool{}, map[string]boulder.SubTaskStatus{}
 	if holder.Has(b.ID) {
 		r.RunBy, r.Left = holder, nil // that process stops them now
@@ -106,7 +108,7 @@ func (r *Order) Text() string {
 	case boulder.OrderSkip:
 		line = fmt.Sprintf("Skipped %q%s.", id, text.If(r.depended, ": what depends on it continues without it"))
 	case boulder.OrderRetry:
-		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts.", id)
+		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts%s.", id, text.If(r.Edited, ", as the plan file has it now"))
 		if r.lifted {
 			line = fmt.Sprintf("%q continues now: its model is asked again before its limit is known to end.", id)
 		}

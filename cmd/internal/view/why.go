@@ -83,6 +83,8 @@ func (w *Why) take(e boulder.Event) {
 		if why := reasonText(b.Reasons[t.ID]); why != "" {
 			s.Line, s.Reason = "redo: "+why, why
 		}
+	case boulder.PlanEdited:
+		mine = slices.Contains(b.Changed, t.ID) || slices.Contains(b.Removed, t.ID)
 	case boulder.SubTaskDone:
 		if slices.Contains(b.Kept, t.ID) {
 			mine, s.Decision, s.Attempt, s.By = true, "keep", 0, of

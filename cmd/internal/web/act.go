@@ -90,6 +90,9 @@ func (s *Site) order(r *http.Request) (said string, err error) {
 func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said string, err error) {
 	done, err := s.project.Order(ctx, func(d *project.Access) (boulder.Snapshot, boulder.Order, error) {
 		b, err := d.Get(ctx, id)
+		if err == nil && o.Do == boulder.OrderRetry {
+			o, err = s.project.RetryOrder(ctx, d, &b, o.SubTaskID)
+		}
 		return b, o, err
 	})
 	switch {

@@ -240,7 +240,7 @@ func Hold(
 	for ref, model := range slots {
 		o := s.Open(ref.SubTaskID)
 		live := o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Status.Live()
-		if !busy(ref) && (!live || !running) {
+		if !busy(ref) && (!live || !running || o.Attempt.Model != model) { // it may have got another model
 			delete(slots, ref)
 			continue
 		}
@@ -288,6 +288,11 @@ func Startable(s *boulder.State, l Limits) error {
 			needs[t.Model] = append(needs[t.Model], t.ID)
 		}
 	}
+	return StartableModels(needs, l)
+}
+
+// StartableModels is [Startable] for the ids of sub-tasks by the model that they need.
+func StartableModels(needs map[string][]string, l Limits) error {
 	var errs []error
 	for _, m := range slices.Sorted(maps.Keys(needs)) {
 		if reason := slotsOf(nil, l, time.Time{}).whyFull(m); reason != "" {

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
+)
+
+// takeEdits has what the user changed adopted before a boulder continues: the plan file, after a yes, and the model of
+// sub-tasks without one (--model). taken: something was. d is then as it is afterwards.
+func (a *app) takeEdits(ctx context.Context, there *project.Access, d *boulder.Snapshot) (taken bool, err error) {
+	order, asks := boulder.Order{Do: boulder.OrderEdit}, false
+	if !a.keepPlan {
+		edit, err := a.project.EditedPlan(ctx, there, d, a.file(a.planFile))
+		switch {
+		case err != nil:
+			err = fmt.Errorf("%w\n%s", err, keepHint)
+		case edit != nil:
+			err = a.agreeEdit(ctx, d, edit)
+		}
+		switch {
+		case err != nil:
+			return false, err
+		case edit != nil && !a.keepPlan:
+			order, asks = edit.Order(), edit.AsksOpenCode()
+		}
+	}
+	if a.opts.Model != "" && len(d.SubTasks) > 0 {
+		if order.Model, err = a.modelFor(d, order.Plan); err != nil {
+			return false, err
+		}
+	}
+	if order.Plan == nil && order.Model == "" {
+		return false, nil
+	}
+	if asks || order.Model != "" {
+		if err := a.checkEdit(ctx, there, d, order.Plan); err != nil {
+			return false, err
+		}
+	}
+	if err := there.Orders.Order(ctx, d.Boulder.ID, order); err != nil {
+		return false, err
+	}
+	if *d, err = there.Get(ctx, d.Boulder.ID); err != nil {
+		return true, err
+	}
+	if order.Plan != nil {
+		a.note("The edit is revision %d of the plan.", d.Boulder.Revision)
+	}
+	if order.Model != "" {
+		a.tellModel(d)
+	}
+	return true, nil
+}
+
+const keepHint = "With --keep-plan it continues with the plan as it was."
+
+// agreeEdit shows an edit and asks about it. With the answer "keep" it sets keepPlan.
+func (a *app) agreeEdit(ctx context.Context, d *boulder.Snapshot, edit *project.PlanEdit) error {
+	refused := edit.Err()
+	if !a.quiet || refused != nil || !a.yes {
+		o := a.on(a.Stderr)
+		o.Say("The plan file ", o.Code(a.pretty(edit.Path)), " differs from the plan of boulder ", d.Boulder.ID, ":")
+		view.PlanChanges(o, edit.Was, edit.Now)
+		view.Warnings(o, edit.Warnings)
+	}
+	switch {
+	case refused != nil:
+		return fmt.Errorf("%w\n%s", refused, keepHint)
+	case a.yes:
+		return nil
+	case !a.interactive():
+		return fmt.Errorf("%w: %s was edited: --yes takes that over, --keep-plan continues with the plan as it was",
+			orchestrator.ErrWaiting, a.pretty(edit.Path))
+	}
+	answer, err := a.choose(ctx, "Take over this edit?", "yes", "keep the plan", "no")
+	if errors.Is(err, orchestrator.ErrDeclined) {
+		err = errors.New("nothing was taken over, and nothing continues")
+	}
+	a.keepPlan = answer == "keep the plan"
+	return err
+}
+
+// modelFor returns the model of --model for an order, or "" if the boulder has it already. It refuses one that no sub-task
+// would take.
+func (a *app) modelFor(d *boulder.Snapshot, edited *boulder.Plan) (string, error) {
+	if s, err := boulder.Restore(*d); err != nil || edited == nil && len(s.Unnamed()) == 0 {
+		return "", errors.Join(err, usagef("--model %s is for sub-tasks that have no model of their own, and each one that is left has: "+
+			"edit `model` in the plan (`manager plan --of %s`)", a.opts.Model, d.Boulder.ID))
+	}
+	if a.opts.Model == d.Boulder.Model {
+		a.tellModel(d)
+		return "", nil
+	}
+	return a.opts.Model, nil
+}
+
+// tellModel says to which sub-tasks the model of --model applies.
+func (a *app) tellModel(d *boulder.Snapshot) {
+	s, err := boulder.Restore(*d)
+	if err != nil {
+		return
+	}
+	takes, own := s.Unnamed(), []string{}
+	for _, t := range d.SubTasks {
+		if !t.Status.Terminal() && !slices.Contains(takes, t.ID) {
+			own = append(own, t.ID)
+		}
+	}
+	a.note("%s, from their next turn: %s%s.", a.opts.Model, strings.Join(takes, ", "),
+		text.Prefixed("; with a model of their own: ", strings.Join(own, ", ")))
+}
+
+// checkEdit refuses models, agents and criteria that OpenCode does not have, of what is left to do.
+func (a *app) checkEdit(ctx context.Context, there *project.Access, d *boulder.Snapshot, edited *boulder.Plan) error {
+	if there.Holder != nil {
+		if err := a.connect(ctx); err != nil {
+			return err
+		}
+	}
+	plan := d.Revision.Plan
+	if edited != nil {
+		plan = *edited
+	}
+	over := map[string]bool{}
+	for _, t := range d.SubTasks {
+		over[t.ID] = t.Status.Terminal()
+	}
+	plan.SubTasks = slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return over[s.ID] })
+	if _, err := a.project.CheckModels(ctx, &plan); err != nil {
+		return err
+	}
+	return a.project.CheckCriteria(ctx, project.Criteria{Words: d.Boulder.DoneWhen, Checks: d.Boulder.Checks}, &plan)
+}
