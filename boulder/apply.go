@@ -74,7 +74,10 @@ func event[B Body](name string, public bool, apply func(*State, *Event, B) error
 }
 
 // ofAttempt registers an event of an open attempt in one of the allowed states, or in any state if none are given.
-func ofAttempt[B interface{ Ref() AttemptRef }](
+func ofAttempt[B interface {
+	Body
+	Ref() AttemptRef
+}](
 	name string, public bool, apply func(*State, *Event, *Open, B) error, allowed ...AttemptStatus,
 ) eventType {
 	return event(name, public, func(s *State, e *Event, b B) error {

@@ -167,7 +167,7 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 		return fmt.Errorf("turn %d of %q is not waiting for a verdict", b.Turn, b.SubTaskID)
 	}
 	o.Turn.Verdict = &b.Verdict
-	s.Origin(o.SubTask).Judged++
+	s.Root(o.SubTask).Judged++
 	o.Attempt.recovered()
 	s.regrown(e, s.Boulder.LedgerModel, b.Cooldown)
 	o.SubTask.Stalls, o.SubTask.NeedsUser = b.Stalls, b.NeedsUser

@@ -61,7 +61,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	if d := s.hopeless(t); d != nil {
 		return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, d.ID, d.Status)
 	}
-	s.Origin(t).Judged = 0
+	s.Root(t).Judged = 0
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
 	t.Unresolved = 0
 	s.setSubTask(e, t, SubTaskPending, "")

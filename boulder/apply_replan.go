@@ -120,7 +120,7 @@ func (s *State) replanned(e *Event, b Replanned) error {
 			}
 		}
 		if !r.Extension() {
-			t.Origin = s.Origin(s.byID[s.predecessor(r, t)]).ID
+			t.Root = s.Root(s.byID[s.predecessor(r, t)]).ID
 		}
 	}
 	s.supersede(e, r, b.Plan.Number)

@@ -20,9 +20,6 @@ type Event struct {
 	Body      Body
 }
 
-// Body is the type-specific part of an event: a struct of this package that [TypeOf] knows.
-type Body any
-
 // Created begins a boulder with its head record.
 type Created struct {
 	Boulder Boulder         `json:"boulder"`
@@ -423,7 +420,7 @@ func (e Event) Shown() Event {
 			body.FieldByIndex(f.Index).SetZero()
 		}
 	}
-	e.Body = body.Interface()
+	e.Body = body.Interface().(Body)
 	return e
 }
 
@@ -459,6 +456,6 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, body.Interface()); err != nil {
 		return fmt.Errorf("event %q: %w", head.Type, err)
 	}
-	*e = Event{Time: head.Time, BoulderID: head.BoulderID, Seq: head.Seq, Body: body.Elem().Interface()}
+	*e = Event{Time: head.Time, BoulderID: head.BoulderID, Seq: head.Seq, Body: body.Elem().Interface().(Body)}
 	return nil
 }

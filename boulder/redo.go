@@ -292,7 +292,7 @@ func (s *State) redone(e *Event, b Redone) error {
 	}
 	b.Perhaps, b.Moved, b.Tip = idsOf(perhaps), nil, s.Boulder.Trunk.Tip
 	for _, t := range waiting {
-		s.done, s.Origin(t).Judged = without(s.done, []*SubTask{t}), 0
+		s.done, s.Root(t).Judged = without(s.done, []*SubTask{t}), 0
 		s.setSubTask(e, t, SubTaskPending, "")
 		switch {
 		case t.Reuse == "":

@@ -172,8 +172,8 @@ func (s *State) ready(t *SubTask) bool {
 // SubTask returns the sub-task, or nil.
 func (s *State) SubTask(id string) *SubTask { return s.byID[id] }
 
-// Origin returns the first sub-task of the chain of replans that t is in, perhaps t itself: it counts the judged turns of all.
-func (s *State) Origin(t *SubTask) *SubTask { return cmp.Or(s.byID[t.Origin], t) }
+// Root returns the first sub-task of the chain of replans that t is in, perhaps t itself: it counts the judged turns of all.
+func (s *State) Root(t *SubTask) *SubTask { return cmp.Or(s.byID[t.Root], t) }
 
 // Open returns the sub-task's open attempt, or nil.
 func (s *State) Open(subTaskID string) *Open { return s.open[subTaskID] }

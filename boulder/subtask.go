@@ -75,10 +75,10 @@ type SubTask struct {
 	Budget         *Budget  `json:"budget,omitempty"`
 
 	Replaces string `json:"replaces,omitempty"` // the superseded sub-task that it replaces
-	Origin   string `json:"origin,omitempty"`   // first sub-task of its chain of replans, see [State.Origin]; empty: itself
+	Root     string `json:"root,omitempty"`     // first sub-task of its chain of replans, see [State.Root]; empty: itself
 
 	Attempts  int      `json:"attempts"`             // number of the newest attempt; 0 before the first
-	Judged    int      `json:"judged,omitempty"`     // judged turns of its line; counted in the line's first sub-task
+	Judged    int      `json:"judged,omitempty"`     // judged turns of its chain of replans; counted in its root
 	Tries     int      `json:"tries"`                // attempts that count against the limit
 	Lost      int      `json:"lost,omitempty"`       // attempts whose session was lost; not tries
 	Stalls    int      `json:"stalls,omitempty"`     // turns without progress minus turns with it, at least 0
@@ -100,7 +100,7 @@ type SubTask struct {
 	LastResult string        `json:"last_result,omitempty"` // [Attempt.Result] of the previous attempt
 	Worked     time.Duration `json:"worked,omitempty"`      // all turns together, nanoseconds
 	Transcript string        `json:"transcript,omitempty"`  // of the newest turn, see [Evidence.Transcript]
-	// Achieved and Met are the summary and the met criteria of the newest verdict that found it incomplete.
+	// PartialSummary and PartialMet are the summary and the met criteria of the newest verdict that found it incomplete.
 	PartialSummary string          `json:"partial_summary,omitempty"`
 	PartialMet     []string        `json:"partial_met,omitempty"`
 	Track          json.RawMessage `json:"track,omitempty"`    // state of package enforcer, opaque here
@@ -114,7 +114,7 @@ type SubTask struct {
 	// Of isolated boulders:
 
 	Slot       int        `json:"slot,omitempty"`       // of the newest attempt with one, from 1
-	From       string     `json:"from,omitempty"`       // commit of the line that it works on top of
+	From       string     `json:"from,omitempty"`       // commit of the trunk that it works on top of
 	Work       string     `json:"work,omitempty"`       // commit of its slot after the newest turn
 	Integrated string     `json:"integrated,omitempty"` // commit of the trunk with its result
 	Conflicts  []Conflict `json:"conflicts,omitempty"`

@@ -84,7 +84,7 @@ type Job struct {
 	Resume string
 	// Recovered: the attempt ran before, in another process or before a fault. Session and prompt may exist unrecorded.
 	Recovered bool
-	Line      Trunk  // of an isolated boulder; the turn runs in [SubTask.Slot]
+	Trunk     Trunk  // of an isolated boulder; the turn runs in [SubTask.Slot]
 	Diverted  bool   // of the boulder
 	Checks    Checks // of the boulder
 	// Alone reports whether all changes since SubTask.Snapshot are its own. Called after the turn, in any goroutine.
@@ -99,7 +99,7 @@ type Job struct {
 type Verification struct {
 	BoulderID string
 	Project   string    // absolute directory
-	Line      Trunk     // of an isolated boulder; gates run on its tip
+	Trunk     Trunk     // of an isolated boulder; gates run on its tip
 	SubTasks  []SubTask // completed, with gates
 	// Last is the id of the last sub-task to end, if it worked alone: no files changed since its gates ran. Else empty.
 	Last string

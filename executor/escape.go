@@ -46,7 +46,7 @@ func (t *turn) escaped() (escaped []string) {
 func (t *turn) strayed(ctx context.Context, own []string) (strayed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
 	defer cancel()
-	base, err := t.cfg.Slots.Tree(ctx, t.job.Line.Base)
+	base, err := t.cfg.Slots.Tree(ctx, t.job.Trunk.Base)
 	if err != nil {
 		return nil, err
 	}

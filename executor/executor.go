@@ -304,7 +304,7 @@ func (t *turn) converse(ctx context.Context, open func(context.Context) error) e
 
 // enterSlot moves the turn of an isolated boulder into its slot.
 func (t *turn) enterSlot(ctx context.Context) (err error) {
-	s, l := t.job.SubTask, t.job.Line
+	s, l := t.job.SubTask, t.job.Trunk
 	if l.Base == "" {
 		return nil
 	}

@@ -174,8 +174,8 @@ func (e *Executor) Verify(
 	ctx context.Context, what boulder.Verification, report func(boulder.Body) error,
 ) error {
 	at, err := e.project(), error(nil)
-	if what.Line.Base != "" {
-		if at, err = e.tip(ctx, what.BoulderID, what.Line); err != nil {
+	if what.Trunk.Base != "" {
+		if at, err = e.tip(ctx, what.BoulderID, what.Trunk); err != nil {
 			return err
 		}
 	}
@@ -186,8 +186,8 @@ func (e *Executor) Verify(
 	report = e.reporting(report)
 	ran := map[string]boulder.Gate{}
 	unchanged := func(t *boulder.SubTask) bool {
-		if what.Line.Base != "" { // a slot may have had ignored files
-			return t.Tree == now && !slices.ContainsFunc(t.AllGates(), func(line string) bool { return !what.Line.Passed(line, now) })
+		if what.Trunk.Base != "" { // a slot may have had ignored files
+			return t.Tree == now && !slices.ContainsFunc(t.AllGates(), func(line string) bool { return !what.Trunk.Passed(line, now) })
 		}
 		return t.Tree != "" && t.Tree == now || t.ID == what.Last && (t.Tree == "" || now == "")
 	}
@@ -209,7 +209,7 @@ func (e *Executor) Verify(
 			g, has := ran[line]
 			switch {
 			case has:
-			case what.Line.Passed(line, now):
+			case what.Trunk.Passed(line, now):
 				g.Command = line
 			default:
 				g = RunGate(ctx, at.path, at.env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)

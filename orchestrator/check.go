@@ -16,7 +16,7 @@ func (r *run) startCheck() {
 	req, begun := checkRequest(r.state), r.state.Boulder.Attempts
 	var check boulder.RequestCheck
 	var usage boulder.Usage
-	r.launchUntilStop(checkRef, func(ctx context.Context) (err error) {
+	r.launchUntilStop(checkWork, func(ctx context.Context) (err error) {
 		check, usage, err = r.o.cfg.Judge.(Checker).Check(ctx, req)
 		return err
 	}, func(err error) error {

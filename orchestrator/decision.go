@@ -14,7 +14,7 @@ import (
 func (r *run) events(action schedule.Action) []boulder.Body {
 	switch a := action.(type) {
 	case schedule.Finish:
-		if r.toVerify(a) || a.Check || r.busy(integrateRef) { // the tip's ref may be moving
+		if r.toVerify(a) || a.Check || r.busy(integrateWork) { // the tip's ref may be moving
 			return nil
 		}
 		return finished(r.state, a.Status)
@@ -38,15 +38,15 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 		}
 		action = a
 	case boulder.Parked:
-		if stop := r.work[a.AttemptRef]; stop != nil { // stop the turn at work first: its result parks the sub-task
+		if stop := r.work[workOf(a.AttemptRef)]; stop != nil { // stop the turn at work first: its result parks the sub-task
 			stop(&parkError{a})
 			return nil
 		}
 	}
-	if boulder.TypeOf(action) == "" {
-		return nil
+	if body, decision := action.(boulder.Body); decision {
+		return []boulder.Body{body}
 	}
-	return []boulder.Body{action}
+	return nil
 }
 
 func finished(s *boulder.State, status boulder.Status) []boulder.Body {

@@ -12,9 +12,9 @@ import (
 
 // launchGates has the runner do something other than a turn. The run ends with the error that ended returns, if any.
 func (r *run) launchGates(
-	ref boulder.AttemptRef, work func(context.Context, func(boulder.Body) error) error, ended func(error) error,
+	key workKey, work func(context.Context, func(boulder.Body) error) error, ended func(error) error,
 ) {
-	r.launchUntilStop(ref, func(ctx context.Context) error { return work(ctx, r.reporter(ctx, ref)) }, func(err error) error {
+	r.launchUntilStop(key, func(ctx context.Context) error { return work(ctx, r.reporter(ctx, key)) }, func(err error) error {
 		if err = ended(err); err != nil && !r.cutShort(err) {
 			r.end(err)
 		}
@@ -30,7 +30,7 @@ func (r *run) startTry() {
 			what.SubTasks = append(what.SubTasks, *t)
 		}
 	}
-	r.launchGates(tryRef, func(ctx context.Context, report func(boulder.Body) error) error {
+	r.launchGates(tryWork, func(ctx context.Context, report func(boulder.Body) error) error {
 		return r.o.cfg.Runner.(Trier).Try(ctx, what, report)
 	}, func(err error) error { return err })
 }
@@ -50,7 +50,7 @@ func (r *run) startIntegrate(o *boulder.Open) {
 	}
 	what.Last = !slices.ContainsFunc(r.state.SubTasks, func(t *boulder.SubTask) bool { return t != o.SubTask && t.Unfinished() })
 	r.integrates = o.Attempt.AttemptRef
-	r.launchGates(integrateRef, func(ctx context.Context, report func(boulder.Body) error) error {
+	r.launchGates(integrateWork, func(ctx context.Context, report func(boulder.Body) error) error {
 		return integrator.Integrate(ctx, what, report)
 	}, func(err error) error {
 		if err == nil || errors.Is(err, boulder.ErrRefused) { // an order has ended the attempt
@@ -67,10 +67,10 @@ func (r *run) toVerify(a schedule.Finish) bool {
 }
 
 func (r *run) startVerify(a schedule.Finish) {
-	if r.busy(integrateRef) {
+	if r.busy(integrateWork) {
 		return
 	}
-	what := boulder.Verification{BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project, Line: r.state.Boulder.Trunk}
+	what := boulder.Verification{BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project, Trunk: r.state.Boulder.Trunk}
 	for _, t := range a.Verify {
 		what.SubTasks = append(what.SubTasks, *t)
 		if r.state.Boulder.Isolated() && t == r.state.Completed(1)[0] {
@@ -82,7 +82,7 @@ func (r *run) startVerify(a schedule.Finish) {
 		what.Last = a.Last.ID
 	}
 	begun := r.state.Boulder.Attempts
-	r.launchGates(verifyRef, func(ctx context.Context, report func(boulder.Body) error) error {
+	r.launchGates(verifyWork, func(ctx context.Context, report func(boulder.Body) error) error {
 		return r.o.cfg.Runner.(Verifier).Verify(ctx, what, report)
 	}, func(err error) error {
 		switch {

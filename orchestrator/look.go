@@ -52,8 +52,8 @@ func (r *run) startLook() {
 	job.Recovered, r.looked = r.looked, true
 	var end boulder.Looked
 	var usage boulder.Usage
-	r.launchUntilStop(planRef, func(ctx context.Context) (err error) {
-		end, usage, err = r.o.cfg.Runner.(Looker).Look(ctx, job, r.reporter(ctx, planRef))
+	r.launchUntilStop(planWork, func(ctx context.Context) (err error) {
+		end, usage, err = r.o.cfg.Runner.(Looker).Look(ctx, job, r.reporter(ctx, planWork))
 		return err
 	}, func(err error) error {
 		if r.state.Boulder.Looking() == nil || err != nil && r.cutShort(err) {

@@ -140,8 +140,8 @@ func (r *run) end(cause error) {
 // abort cancels all work, also what is launched later.
 func (r *run) abort(cause error) {
 	r.aborted = cmp.Or(r.aborted, cause)
-	for _, ref := range r.underWay() {
-		r.work[ref](cause)
+	for _, key := range r.underWay() {
+		r.work[key](cause)
 	}
 }
 
@@ -267,7 +267,7 @@ func (r *run) decide() error {
 	}
 	r.limitsShared = r.limitsShared || len(others) > 1
 	err := r.decideWith(others)
-	mine := schedule.Hold(r.state, r.o.limits, r.now, r.slots, r.busy, others, err != nil || r.halting())
+	mine := schedule.Hold(r.state, r.o.limits, r.now, r.slots, r.atWork, others, err != nil || r.halting())
 	if !reflect.DeepEqual(mine, shares[r]) {
 		shares[r] = mine
 		r.o.runs.wake(r)

@@ -319,7 +319,7 @@ func (r *run) obey(o order) error {
 		o.reply.Put(nil)
 		return nil
 	}
-	if o.Do == boulder.OrderRedo && r.busy(integrateRef) { // the tip's ref may be moving
+	if o.Do == boulder.OrderRedo && r.busy(integrateWork) { // the tip's ref may be moving
 		o.reply.Put(refusal("a result is being integrated: try again in a moment"))
 		return nil
 	}
@@ -330,7 +330,7 @@ func (r *run) obey(o order) error {
 		}
 	}
 	before, planned := r.state.Boulder.Seq, len(r.state.SubTasks) == 0
-	err := carryOut(r.state, o.Order, r.now, r.busy)
+	err := carryOut(r.state, o.Order, r.now, r.atWork)
 	if err != nil {
 		o.reply.Put(err)
 		if r.state.Boulder.Seq != before {
@@ -339,15 +339,15 @@ func (r *run) obey(o order) error {
 		return nil // nothing changed: the error concerns the sender only
 	}
 	r.acks = append(r.acks, o.reply)
-	for _, ref := range r.underWay() {
-		if r.attemptOver(ref) { // its result will be ignored
-			r.work[ref](errors.New("the user ended it"))
+	for _, key := range r.underWay() {
+		if r.attemptOver(key) { // its result will be ignored
+			r.work[key](errors.New("the user ended it"))
 		}
 	}
 	switch o.Do {
 	case boulder.OrderApprove, boulder.OrderDecline:
-		for _, ref := range []boulder.AttemptRef{planRef, replanRef} { // ends a question at a terminal
-			if stop := r.work[ref]; stop != nil {
+		for _, key := range []workKey{planWork, replanWork} { // ends a question at a terminal
+			if stop := r.work[key]; stop != nil {
 				stop(errSuspended)
 			}
 		}
@@ -359,7 +359,7 @@ func (r *run) obey(o order) error {
 			r.end(err)
 		}
 	}
-	if o.Do == boulder.OrderPause && (o.Now || r.busy(planRef)) { // during planning a pause always stops the work
+	if o.Do == boulder.OrderPause && (o.Now || r.busy(planWork)) { // during planning a pause always stops the work
 		r.suspend()
 	}
 	if o.Do == boulder.OrderResume || o.Do == boulder.OrderEdit && r.state.Boulder.Status == boulder.Running {
@@ -368,16 +368,16 @@ func (r *run) obey(o order) error {
 	return nil
 }
 
-// attemptOver reports whether ref is an attempt that has ended; while its work is busy, only an order does that.
-func (r *run) attemptOver(ref boulder.AttemptRef) bool {
-	open := r.state.Open(ref.SubTaskID)
-	return ref.Attempt > 0 && (open == nil || open.Attempt.AttemptRef != ref)
+// attemptOver reports whether work is that of an attempt that has ended; while it is busy, only an order does that.
+func (r *run) attemptOver(key workKey) bool {
+	open := r.state.Open(key.attempt.SubTaskID)
+	return key == workOf(key.attempt) && (open == nil || open.Attempt.AttemptRef != key.attempt)
 }
 
 // suspend stops the turns at work. They are resumed when the pause ends.
 func (r *run) suspend() {
-	for _, ref := range r.underWay() {
-		r.work[ref](errSuspended)
+	for _, key := range r.underWay() {
+		r.work[key](errSuspended)
 	}
 }
 

@@ -27,7 +27,7 @@ func (r *run) startPlan() {
 	var plan *boulder.Plan
 	var questions []string
 	var usage boulder.Usage
-	r.launchUntilStop(planRef, func(ctx context.Context) (err error) {
+	r.launchUntilStop(planWork, func(ctx context.Context) (err error) {
 		questions, usage, err = prepared(ctx, r.o.cfg.Planner, r.o.limits.LookTime > 0, &req)
 		if err != nil || len(questions) > 0 {
 			return err
@@ -112,7 +112,7 @@ func PlanPatiently(
 func (r *run) startApproval() {
 	proposed := r.state.Revision.Plan.Clone()
 	var approved Approval
-	r.launchUntilStop(planRef, func(ctx context.Context) (err error) {
+	r.launchUntilStop(planWork, func(ctx context.Context) (err error) {
 		approved, err = r.req.Approve(ctx, &proposed)
 		if err == nil && approved.Plan == nil {
 			err = errors.New("the approval returned neither a plan nor an error")

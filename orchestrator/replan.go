@@ -36,7 +36,7 @@ func (r *run) startReplan() {
 			return err
 		}
 	}
-	r.launchUntilStop(replanRef, work, func(err error) error {
+	r.launchUntilStop(replanWork, work, func(err error) error {
 		if applyErr := r.apply(r.ledgerUsage(replan.AttemptRef, boulder.UsageReplan, usage)...); applyErr != nil {
 			return applyErr
 		}

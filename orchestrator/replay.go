@@ -191,10 +191,8 @@ func (r *replay) decide(now time.Time) (due []boulder.Body) {
 			return due
 		case schedule.Finish:
 			due = append(due, finished(r.s, a.Status)...)
-		default:
-			if boulder.TypeOf(a) != "" { // otherwise it is work
-				due = append(due, a)
-			}
+		case boulder.Body: // anything else is work
+			due = append(due, a)
 		}
 	}
 	return due

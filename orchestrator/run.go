@@ -25,15 +25,15 @@ type run struct {
 	ctx   context.Context // of the caller
 	inbox Inbox           // of message, order and woken; closed when another run may take the boulder
 
-	work          map[boulder.AttemptRef]context.CancelCauseFunc // cancels launched work that has not ended
-	slots         map[boulder.AttemptRef]string                  // held slots, with their models
-	shared        sync.Map                                       // [boulder.SubTask.Shared] by sub-task, for workers
-	raised        sync.Map                                       // [boulder.SubTask.Blockers] by sub-task, for workers
-	interrupted   map[boulder.AttemptRef]bool                    // interrupted here or in an earlier process
-	acks          []Inbox                                        // of reports and orders that are applied but not stored
-	integrates    boulder.AttemptRef                             // attempt whose result is, or was last, being integrated here
-	verified      int                                            // attempts begun when all gates had rerun; -1 before
-	todo          []schedule.Action                              // the work that should be under way once all is stored
+	work          map[workKey]context.CancelCauseFunc // cancels launched work that has not ended
+	slots         map[boulder.AttemptRef]string       // held slots, with their models
+	shared        sync.Map                            // [boulder.SubTask.Shared] by sub-task, for workers
+	raised        sync.Map                            // [boulder.SubTask.Blockers] by sub-task, for workers
+	interrupted   map[boulder.AttemptRef]bool         // interrupted here or in an earlier process
+	acks          []Inbox                             // of reports and orders that are applied but not stored
+	integrates    boulder.AttemptRef                  // attempt whose result is, or was last, being integrated here
+	verified      int                                 // attempts begun when all gates had rerun; -1 before
+	todo          []schedule.Action                   // the work that should be under way once all is stored
 	wake          time.Time
 	now           time.Time // time of this loop turn, without a monotonic reading, which would stop while the machine sleeps
 	clockRead     time.Time // the clock reading of this loop turn, with its monotonic part
@@ -50,7 +50,7 @@ type run struct {
 func newRun(ctx context.Context, o *Orchestrator, req Request, yield func(boulder.Event, error) bool) *run {
 	return &run{
 		o: o, req: req, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, inbox: o.cfg.Coroutines.NewInbox(),
-		work: map[boulder.AttemptRef]context.CancelCauseFunc{}, slots: map[boulder.AttemptRef]string{},
+		work: map[workKey]context.CancelCauseFunc{}, slots: map[boulder.AttemptRef]string{},
 		interrupted: map[boulder.AttemptRef]bool{},
 	}
 }
@@ -86,8 +86,8 @@ func (r *run) endWorkers() {
 		switch item := r.next(Forever).(type) {
 		case message:
 			if item.finish != nil {
-				r.release(item.ref)
-				ended = append(ended, item.ref)
+				r.release(item.from)
+				ended = append(ended, item.from.attempt)
 			} else {
 				item.ack.Put(errRunOver)
 			}

@@ -15,19 +15,26 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// Keys of work that belongs to no attempt.
+// workKey names work that can be under way: that of an attempt, a turn or the verdict on one, or one of the kinds below.
+type workKey struct {
+	kind    string
+	attempt boulder.AttemptRef // zero, but for the work of an attempt
+}
+
 var (
-	replanRef    = boulder.AttemptRef{}
-	verifyRef    = boulder.AttemptRef{Attempt: -1} // the gates at the end
-	planRef      = boulder.AttemptRef{Attempt: -2} // a plan, a look before it, then its approval
-	integrateRef = boulder.AttemptRef{Attempt: -3} // the integration of a result
-	tryRef       = boulder.AttemptRef{Attempt: -4} // the trial of the gates before the first attempt
-	checkRef     = boulder.AttemptRef{Attempt: -5} // the check of the request at the end
+	planWork      = workKey{kind: "plan"} // a plan, a look before it, then its approval
+	replanWork    = workKey{kind: "replan"}
+	tryWork       = workKey{kind: "try"}       // the trial of the gates before the first attempt
+	integrateWork = workKey{kind: "integrate"} // the integration of a result
+	verifyWork    = workKey{kind: "verify"}    // the gates at the end
+	checkWork     = workKey{kind: "check"}     // the check of the request at the end
 )
+
+func workOf(attempt boulder.AttemptRef) workKey { return workKey{kind: "attempt", attempt: attempt} }
 
 // message is what a worker sends: any number of reports, then exactly one end.
 type message struct {
-	ref    boulder.AttemptRef
+	from   workKey
 	report boulder.Body // nil: the work has ended
 	ack    Inbox        // of a report
 	finish func() error // of an end; runs on the loop goroutine
@@ -36,43 +43,43 @@ type message struct {
 // launch starts the work in todo that is not under way. Since it was decided, only the commit has happened.
 func (r *run) launch() {
 	if i := r.state.Boulder.Trunk.Integrating; i == nil || i.AttemptRef != r.integrates {
-		if stop := r.work[integrateRef]; stop != nil { // an order has ended the attempt
+		if stop := r.work[integrateWork]; stop != nil { // an order has ended the attempt
 			stop(errSuspended)
 		}
 	}
 	for _, o := range r.state.Live() {
 		r.shared.Store(o.SubTask.ID, o.SubTask.Shared)
 	}
-	start := func(ref boulder.AttemptRef, work func()) {
-		if !r.busy(ref) {
+	start := func(key workKey, work func()) {
+		if !r.busy(key) {
 			work()
 		}
 	}
 	if r.state.Boulder.Status == boulder.AwaitingApproval {
-		start(planRef, r.startApproval)
+		start(planWork, r.startApproval)
 	}
 	for _, action := range r.todo {
 		switch a := action.(type) {
 		case schedule.Run:
-			start(a.Open.Attempt.AttemptRef, func() { r.startTurn(a.Open) })
+			start(workOf(a.Open.Attempt.AttemptRef), func() { r.startTurn(a.Open) })
 		case schedule.Judge:
-			start(a.Open.Attempt.AttemptRef, func() { r.startJudge(a.Open) })
+			start(workOf(a.Open.Attempt.AttemptRef), func() { r.startJudge(a.Open) })
 		case schedule.Integrate:
-			start(integrateRef, func() { r.startIntegrate(a.Open) })
+			start(integrateWork, func() { r.startIntegrate(a.Open) })
 		case schedule.Try:
-			start(tryRef, r.startTry)
+			start(tryWork, r.startTry)
 		case schedule.AskPlan:
-			start(planRef, r.startPlan)
+			start(planWork, r.startPlan)
 		case schedule.Look:
-			start(planRef, r.startLook)
+			start(planWork, r.startLook)
 		case schedule.AskReplan:
-			start(replanRef, r.startReplan)
+			start(replanWork, r.startReplan)
 		case schedule.Finish:
 			switch {
 			case r.toVerify(a):
-				start(verifyRef, func() { r.startVerify(a) })
+				start(verifyWork, func() { r.startVerify(a) })
 			case a.Check:
-				start(checkRef, r.startCheck)
+				start(checkWork, r.startCheck)
 			}
 		case schedule.Wake:
 			r.wake = a.At
@@ -80,38 +87,41 @@ func (r *run) launch() {
 	}
 }
 
-// busy reports whether work launched under ref has not ended.
-func (r *run) busy(ref boulder.AttemptRef) bool { return r.work[ref] != nil }
+// busy reports whether launched work has not ended.
+func (r *run) busy(key workKey) bool { return r.work[key] != nil }
 
-// underWay returns the refs of launched work in a fixed order.
-func (r *run) underWay() []boulder.AttemptRef {
-	return slices.SortedFunc(maps.Keys(r.work), func(a, b boulder.AttemptRef) int {
-		return cmp.Or(cmp.Compare(a.SubTaskID, b.SubTaskID), cmp.Compare(a.Attempt, b.Attempt))
+func (r *run) atWork(attempt boulder.AttemptRef) bool { return r.busy(workOf(attempt)) }
+
+// underWay returns the keys of launched work in a fixed order.
+func (r *run) underWay() []workKey {
+	return slices.SortedFunc(maps.Keys(r.work), func(a, b workKey) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.attempt.SubTaskID, b.attempt.SubTaskID),
+			cmp.Compare(a.attempt.Attempt, b.attempt.Attempt))
 	})
 }
 
 // launchWork runs work on its own coroutine, then finish with its error on the loop goroutine.
-func (r *run) launchWork(ref boulder.AttemptRef, work func(context.Context) error, finish func(error) error) {
-	r.work[ref] = r.o.cfg.Coroutines.Go(context.WithoutCancel(r.ctx), func(ctx context.Context) {
+func (r *run) launchWork(key workKey, work func(context.Context) error, finish func(error) error) {
+	r.work[key] = r.o.cfg.Coroutines.Go(context.WithoutCancel(r.ctx), func(ctx context.Context) {
 		err := errors.New("internal error: the worker ended without a result") // also after runtime.Goexit
 		defer func() {
 			if p := recover(); p != nil {
 				r.o.cfg.Logger.Error("worker panicked",
-					"sub_task", ref.SubTaskID, "attempt", ref.Attempt, "panic", p, "stack", string(debug.Stack()))
+					"work", key.kind, "sub_task", key.attempt.SubTaskID, "attempt", key.attempt.Attempt, "panic", p, "stack", string(debug.Stack()))
 				err = fmt.Errorf("internal error: %v", p)
 			}
-			r.inbox.Put(message{ref: ref, finish: func() error { return finish(err) }})
+			r.inbox.Put(message{from: key, finish: func() error { return finish(err) }})
 		}()
 		err = work(ctx)
 	})
 	if r.aborted != nil {
-		r.work[ref](r.aborted)
+		r.work[key](r.aborted)
 	}
 }
 
 // launchUntilStop is launchWork for work without an attempt. A stop aborts it without loss: a resume repeats it.
-func (r *run) launchUntilStop(ref boulder.AttemptRef, work func(context.Context) error, finish func(error) error) {
-	r.launchWork(ref, func(ctx context.Context) error {
+func (r *run) launchUntilStop(key workKey, work func(context.Context) error, finish func(error) error) {
+	r.launchWork(key, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(r.o.stop, func() { cancel(ErrStopped) })()
@@ -132,10 +142,10 @@ func (r *run) cutShort(err error) bool {
 func (r *run) launchFor(
 	ref boulder.AttemptRef, work func(context.Context) error, events func(*boulder.Open) []boulder.Body, usage *boulder.Usage,
 ) {
-	r.launchWork(ref, work, func(err error) error {
+	r.launchWork(workOf(ref), work, func(err error) error {
 		bodies := r.ledgerUsage(ref, boulder.UsageJudge, *usage)
 		switch open := r.state.Open(ref.SubTaskID); {
-		case r.attemptOver(ref): // an order ended it: the result is ignored
+		case r.attemptOver(workOf(ref)): // an order ended it: the result is ignored
 			bodies = append(bodies, stopped(r.state, ref)...) // [Runner.Run] has stopped its turn
 		case err != nil:
 			bodies = append(bodies, r.failure(open, err)...)
@@ -155,7 +165,7 @@ func (r *run) startTurn(o *boulder.Open) {
 	if slices.ContainsFunc(r.underWay(), r.attemptOver) {
 		return // an attempt that an order ended holds its slot until its work has ended
 	}
-	if r.busy(integrateRef) && o.SubTask.Slot == r.state.SubTask(r.integrates.SubTaskID).Slot {
+	if r.busy(integrateWork) && o.SubTask.Slot == r.state.SubTask(r.integrates.SubTaskID).Slot {
 		return // the loop learns of a conflict before the files of both sides are in the slot
 	}
 	if _, has := r.slots[ref]; !has {
@@ -171,7 +181,7 @@ func (r *run) startTurn(o *boulder.Open) {
 			all, _ := raised.([]boulder.Blocker)
 			return all, nil
 		},
-		Line:     r.state.Boulder.Trunk,
+		Trunk:    r.state.Boulder.Trunk,
 		PerTurn:  r.state.Boulder.Loop != nil || len(o.Turn.Aside) > 0, // no fresh session can take over
 		Diverted: r.state.Boulder.Diverted, Checks: r.state.Boulder.Checks,
 	}
@@ -193,7 +203,7 @@ func (r *run) startTurn(o *boulder.Open) {
 	}
 	var evidence boulder.Evidence
 	r.launchFor(ref, func(ctx context.Context) (err error) {
-		evidence, err = r.o.cfg.Runner.Run(ctx, job, r.reporter(ctx, ref))
+		evidence, err = r.o.cfg.Runner.Run(ctx, job, r.reporter(ctx, workOf(ref)))
 		return err
 	}, func(o *boulder.Open) []boulder.Body {
 		if err := missingGate(o.SubTask, &evidence); err != nil { // not of the job: its baseline may have said what is no gate
@@ -248,10 +258,10 @@ func judgeRequest(s *boulder.State, o *boulder.Open) boulder.JudgeRequest {
 }
 
 // reporter returns the function with which a worker reports. It blocks until the report is stored or refused.
-func (r *run) reporter(ctx context.Context, ref boulder.AttemptRef) func(boulder.Body) error {
+func (r *run) reporter(ctx context.Context, from workKey) func(boulder.Body) error {
 	return func(b boulder.Body) error {
 		reply := r.o.cfg.Coroutines.NewInbox()
-		if !r.inbox.Put(message{ref: ref, report: b, ack: reply}) {
+		if !r.inbox.Put(message{from: from, report: b, ack: reply}) {
 			return errRunOver // the work has ended, and should not report
 		}
 		answer, _ := reply.Take(context.WithoutCancel(ctx), Forever)
@@ -263,14 +273,14 @@ func (r *run) reporter(ctx context.Context, ref boulder.AttemptRef) func(boulder
 	}
 }
 
-func (r *run) release(ref boulder.AttemptRef) {
-	r.work[ref](nil)
-	delete(r.work, ref)
+func (r *run) release(key workKey) {
+	r.work[key](nil)
+	delete(r.work, key)
 }
 
 func (r *run) receive(m message) error {
 	if m.finish != nil {
-		r.release(m.ref)
+		r.release(m.from)
 		return m.finish()
 	}
 	refused := r.admissible(m)
@@ -290,19 +300,19 @@ func (r *run) admissible(m message) error {
 	may := false
 	switch b := m.report.(type) {
 	case boulder.SubTaskStart, boulder.TurnSent, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised, boulder.WaitEnded:
-		if ref := boulder.AttemptOf(b); ref != m.ref || !r.busy(ref) {
+		if ref := boulder.AttemptOf(b); workOf(ref) != m.from || !r.busy(m.from) {
 			return fmt.Errorf("attempt %d of %q reports for attempt %d of %q, or after its end: %w",
-				m.ref.Attempt, m.ref.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)
+				m.from.attempt.Attempt, m.from.attempt.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)
 		}
 		may = true
 	case boulder.LookSession:
-		may = m.ref == planRef
+		may = m.from == planWork
 	case boulder.Isolated:
-		may = m.ref == tryRef
+		may = m.from == tryWork
 	case boulder.Integrated, boulder.Conflict:
-		may = m.ref == integrateRef
+		may = m.from == integrateWork
 	case boulder.GateRun: // gate runs of a turn belong to its evidence
-		may = m.ref == verifyRef && b.Final || m.ref == integrateRef && b.Tree != ""
+		may = m.from == verifyWork && b.Final || m.from == integrateWork && b.Tree != ""
 	}
 	if !may {
 		return fmt.Errorf("a runner cannot report a %T there, see orchestrator.Runner: %w", m.report, boulder.ErrRefused)

@@ -130,10 +130,10 @@ func (x worker) Run(ctx context.Context, job boulder.Job, report func(boulder.Bo
 	t, ref := job.SubTask, job.Attempt.AttemptRef
 	from := t.From
 	if from == "" {
-		from = job.Line.Tip
+		from = job.Trunk.Tip
 	}
 	s, err := x.slots.Prepare(ctx, boulder.SlotClaim{
-		BoulderID: job.BoulderID, Slot: t.Slot, SubTaskID: t.ID, Attempt: ref.Attempt, Base: job.Line.Base, From: from,
+		BoulderID: job.BoulderID, Slot: t.Slot, SubTaskID: t.ID, Attempt: ref.Attempt, Base: job.Trunk.Base, From: from,
 	})
 	if err != nil {
 		return e, fmt.Errorf("%w: %w", boulder.ErrFatal, err)

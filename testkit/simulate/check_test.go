@@ -70,7 +70,7 @@ func (w *world) checkFinal(e boulder.Event) {
 			fits = old == boulder.SubTaskCompleted && slices.Contains(slices.Concat(b.SubTasks, b.Perhaps, b.Moved), t.ID)
 			if fits {
 				delete(w.done, t.ID)
-				delete(w.judged, w.disk.Origin(t).ID)
+				delete(w.judged, w.disk.Root(t).ID)
 			}
 		case boulder.SubTaskDone:
 			fits = b.SubTaskID == t.ID && b.ByUser && t.Status == boulder.SubTaskSkipped &&
@@ -110,16 +110,16 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 				b.Turn, b.AttemptRef, w.sc.limits.Evaluations)
 		}
 	case boulder.Judged: // replacements share the count of their chain, which the user's retry resets
-		line := w.disk.Origin(w.disk.SubTask(b.SubTaskID)).ID
-		if w.judged[line]++; w.judged[line] > w.sc.limits.EvaluationsTotal {
+		root := w.disk.Root(w.disk.SubTask(b.SubTaskID)).ID
+		if w.judged[root]++; w.judged[root] > w.sc.limits.EvaluationsTotal {
 			w.violate("attempts and budgets are within bounds", "%d judged turns of %s and what replaces it, %d are allowed",
-				w.judged[line], line, w.sc.limits.EvaluationsTotal)
+				w.judged[root], root, w.sc.limits.EvaluationsTotal)
 		}
-		if w.judged[line] == w.sc.limits.EvaluationsTotal {
+		if w.judged[root] == w.sc.limits.EvaluationsTotal {
 			w.seen["the last judged turn"]++
 		}
 	case boulder.Reopened:
-		delete(w.judged, w.disk.Origin(w.disk.SubTask(b.SubTaskID)).ID)
+		delete(w.judged, w.disk.Root(w.disk.SubTask(b.SubTaskID)).ID)
 	case boulder.ReplanStarted:
 		if len(b.Missing) > 0 {
 			if w.extensions++; w.extensions > w.sc.limits.Extensions || b.Number != w.extensions {
@@ -245,10 +245,10 @@ func (w *world) checkLimits(e boulder.Event, id string) {
 
 // lastTurns reports whether a line's unjudged turns may be the last that it gets.
 func (w *world) lastTurns(t *boulder.SubTask) bool {
-	first := w.disk.Origin(t)
+	first := w.disk.Root(t)
 	n := first.Judged
 	for _, o := range w.disk.Live() {
-		if w.disk.Origin(o.SubTask) == first && o.Turn.Verdict == nil {
+		if w.disk.Root(o.SubTask) == first && o.Turn.Verdict == nil {
 			n++
 		}
 	}

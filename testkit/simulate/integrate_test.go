@@ -35,12 +35,12 @@ func (p *process) prepare(ctx context.Context, lane int, c boulder.SlotClaim) (s
 // enterSlot makes the turn of an isolated boulder work in its slot.
 func (c *call) enterSlot(ctx context.Context) (err error) {
 	t := c.job.SubTask
-	if c.job.Line.Base == "" {
+	if c.job.Trunk.Base == "" {
 		return nil
 	}
 	c.slot, err = c.prepare(ctx, c.lane, boulder.SlotClaim{
-		BoulderID: boulderID, Slot: t.Slot, SubTaskID: t.ID, Attempt: c.job.Attempt.Attempt, Base: c.job.Line.Base,
-		From: cmp.Or(t.From, c.job.Line.Tip),
+		BoulderID: boulderID, Slot: t.Slot, SubTaskID: t.ID, Attempt: c.job.Attempt.Attempt, Base: c.job.Trunk.Base,
+		From: cmp.Or(t.From, c.job.Trunk.Tip),
 	})
 	return err
 }
@@ -246,8 +246,8 @@ func (p isolated) Verify(ctx context.Context, what boulder.Verification, report 
 		for _, command := range what.SubTasks[i].Gates {
 			var event boulder.GateRun
 			err := p.step(ctx, laneIntegrate, d.span(time.Second, time.Minute), func() error {
-				err := p.w.repo.moveTip(cmp.Or(what.Line.Before, what.Line.Tip), what.Line.Tip)
-				event = boulder.NewGateRun(&what.SubTasks[i], what.SubTasks[i].Attempts, run(command, p.w.repo.files(what.Line.Tip)))
+				err := p.w.repo.moveTip(cmp.Or(what.Trunk.Before, what.Trunk.Tip), what.Trunk.Tip)
+				event = boulder.NewGateRun(&what.SubTasks[i], what.SubTasks[i].Attempts, run(command, p.w.repo.files(what.Trunk.Tip)))
 				event.Final = true
 				return err
 			})

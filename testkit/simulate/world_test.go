@@ -51,7 +51,7 @@ type record struct {
 	extensions int
 	slots      int                         // most that were in use or kept at once
 	prompts    map[promptRef]string        // ids of prompts that sessions accepted
-	judged     map[string]int              // turns, by the origin of a chain of replans
+	judged     map[string]int              // turns, by the root of a chain of replans
 	retried    map[boulder.AttemptRef]bool // attempts started by the user's order
 	answered   map[string]bool             // ids of blockers whose answer was taken
 	spent      int64                       // tokens plus calls

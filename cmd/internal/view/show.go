@@ -330,7 +330,7 @@ func (r *Receipt) bound(d boulder.Snapshot, total int) {
 	open := map[string]bool{} // chains of a sub-task and its replacements, by the id of the first
 	for _, t := range d.SubTasks {
 		if !t.Status.Terminal() && !d.Boulder.Status.Terminal() {
-			open[cmp.Or(t.Origin, t.ID)] = true
+			open[cmp.Or(t.Root, t.ID)] = true
 		}
 	}
 	for _, t := range d.SubTasks {

@@ -247,7 +247,7 @@ func TestReceiptBound(t *testing.T) {
 		SubTasks: []*boulder.SubTask{
 			{ID: "a", Status: boulder.SubTaskSuperseded, Judged: 4, Usage: boulder.Usage{Cost: 0.4}},
 			{ID: "b", Status: boulder.SubTaskCompleted, Judged: 1, Usage: boulder.Usage{Cost: 0.6}},
-			{ID: "a2", Origin: "a", Status: boulder.SubTaskInProgress},
+			{ID: "a2", Root: "a", Status: boulder.SubTaskInProgress},
 		},
 	}
 	if r := NewReceipt(&project.Reading{Snapshot: d, Limits: orchestrator.DefaultLimits()}); r.JudgedTurns != 5 || r.MostJudgedTurns != 16 || math.Abs(r.MostCost-3.4) > 1e-9 {

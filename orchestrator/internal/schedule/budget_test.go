@@ -77,8 +77,8 @@ func abc() []boulder.Spec { return []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"
 func applyAll(t *testing.T, s *boulder.State, now time.Time, actions []Action) {
 	t.Helper()
 	for _, action := range actions {
-		if boulder.TypeOf(action) != "" {
-			feed(t, s, now, action)
+		if body, decision := action.(boulder.Body); decision {
+			feed(t, s, now, body)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (c *computing) nextToIntegrate() (first *boulder.Open) {
 // afterConflict has a conflict resolved by the session of the result, then by a fresh one, then by the user. It also
 // follows a turn that was to resolve one and did not: without the work of others the sub-task was complete, so such a
 // turn neither stalls it nor uses up a try.
-func (c *computing) afterConflict(o *boulder.Open) Action {
+func (c *computing) afterConflict(o *boulder.Open) boulder.Body {
 	conflict := o.SubTask.Reconciling()
 	with := strings.Join(conflict.With, ", ")
 	reason, where, question := "could not be integrated with "+with, "the combined files", "How is %q to be integrated with "+with+"?"

@@ -57,8 +57,8 @@ func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
 		r.now = wake.At
 		next = r.decide()
 	}
-	if boulder.TypeOf(next) != "" {
-		r.apply(next)
+	if body, decision := next.(boulder.Body); decision {
+		r.apply(body)
 	}
 	return next
 }

@@ -163,7 +163,8 @@ func (c *computing) end() []Action {
 func decisions(actions []Action) []Action {
 	return slices.DeleteFunc(slices.Clone(actions), func(a Action) bool {
 		_, stop := a.(Stop)
-		return !stop && boulder.TypeOf(a) == ""
+		_, decision := a.(boulder.Body)
+		return !stop && !decision
 	})
 }
 
@@ -443,7 +444,7 @@ func (c *computing) refused(a *boulder.Attempt, model string) bool {
 func Failed(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err error) []boulder.Body {
 	reason, lost := err.Error(), errors.Is(err, boulder.ErrSessionLost)
 	c := newComputing(s, l, now)
-	var follows Action
+	var follows boulder.Body
 	switch n := o.SubTask.Lost + 1; {
 	case errors.Is(err, boulder.ErrTrouble):
 		return c.trouble(o, err)
@@ -456,7 +457,7 @@ func Failed(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err erro
 	case s.Boulder.Loop != nil: // a loop has no tries, which faults could use up overnight
 		return c.trouble(o, err)
 	default:
-		follows = c.withinTotal(o, c.retryOrReplan(o, reason, boulder.AttemptFailed))
+		follows, _ = c.withinTotal(o, c.retryOrReplan(o, reason, boulder.AttemptFailed)).(boulder.Body) // nil, or a decision
 	}
 	if follows == nil { // its turn is over: it cannot wait for the replan in progress
 		follows = fail(o.Attempt.AttemptRef, reason, boulder.AttemptFailed)

@@ -167,7 +167,7 @@ func (c *computing) dispatch(others []Share) {
 		case c.exhausted(first.SubTask):
 			c.do(c.outOfTurns(first, "another one had the last of them"))
 		case !c.crowdedOut(first.SubTask):
-			c.begun[c.s.Origin(first.SubTask).ID]++
+			c.begun[c.s.Root(first.SubTask).ID]++
 			c.do(boulder.Starting{AttemptRef: first.Attempt.AttemptRef, Slot: c.freeSlot(first.SubTask)})
 			atWork = append(atWork, first)
 			free.held[m]++

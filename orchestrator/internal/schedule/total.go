@@ -8,18 +8,18 @@ import (
 )
 
 func (c *computing) exhausted(t *boulder.SubTask) bool {
-	return c.s.Boulder.Loop == nil && c.s.Origin(t).Judged >= c.l.EvaluationsTotal
+	return c.s.Boulder.Loop == nil && c.s.Root(t).Judged >= c.l.EvaluationsTotal
 }
 
-// crowdedOut reports whether turns under way in its line may be the last: another waits until they are judged.
+// crowdedOut reports whether turns under way in its chain of replans may be the last: another waits until they are judged.
 func (c *computing) crowdedOut(t *boulder.SubTask) bool {
 	if c.s.Boulder.Loop != nil {
 		return false
 	}
-	first := c.s.Origin(t)
+	first := c.s.Root(t)
 	n := first.Judged + c.begun[first.ID]
 	for _, o := range c.s.Live() {
-		if o.SubTask != t && c.s.Origin(o.SubTask) == first && o.Turn.Verdict == nil {
+		if o.SubTask != t && c.s.Root(o.SubTask) == first && o.Turn.Verdict == nil {
 			n++
 		}
 	}
@@ -35,7 +35,7 @@ func (c *computing) withinTotal(o *boulder.Open, a Action) Action {
 			if c.crowdedOut(o.SubTask) {
 				return nil
 			}
-			c.begun[c.s.Origin(o.SubTask).ID]++
+			c.begun[c.s.Root(o.SubTask).ID]++
 		}
 	case boulder.Retry:
 		reason = a.Reason

@@ -62,7 +62,7 @@ func TestEvaluationsTotal(t *testing.T) {
 				})
 				continue
 			case Finish:
-			default:
+			case boulder.Body:
 				feed(t, s, epoch, a)
 				continue
 			}
@@ -100,12 +100,12 @@ func TestLastTurnCompletes(t *testing.T) {
 func TestTurnsOfALineSideBySide(t *testing.T) {
 	t.Parallel()
 	s := begun(t, boulder.Spec{ID: "a"}, boulder.Spec{ID: "b"}, boulder.Spec{ID: "c"})
-	s.SubTask("b").Origin, s.SubTask("c").Origin, s.SubTask("a").Judged = "a", "a", 13
+	s.SubTask("b").Root, s.SubTask("c").Root, s.SubTask("a").Judged = "a", "a", 13
 	actions := Compute(s, DefaultLimits(), epoch)
 	if got := kindsOf(actions); got != "start, start" {
 		t.Fatal(got)
 	}
-	feed(t, s, epoch, actions[0], actions[1])
+	feed(t, s, epoch, actions[0].(boulder.Body), actions[1].(boulder.Body))
 	if got := kindsOf(Compute(s, DefaultLimits(), epoch)); got != "run, run" {
 		t.Fatal(got)
 	}

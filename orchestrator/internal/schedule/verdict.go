@@ -144,7 +144,7 @@ func newAnswers(o *boulder.Open) []boulder.Blocker {
 
 // deliverAnswer gives the agent an answer: in its session if possible, otherwise in a fresh one. Neither counts as a
 // try: if parked and answered then, the sub-task would not have used one up either.
-func (c *computing) deliverAnswer(o *boulder.Open, answers []boulder.Blocker) Action {
+func (c *computing) deliverAnswer(o *boulder.Open, answers []boulder.Blocker) boulder.Body {
 	why := "there is an answer to " + answers[0].ID
 	if !c.canContinue(o) {
 		return uncounted(o, why, boulder.AttemptCancelled)
@@ -163,7 +163,7 @@ func (c *computing) canContinue(o *boulder.Open) bool {
 func whole(e boulder.Ended) bool { return e.Stopped == "" && (e.Error == "" || e.Truncated != "") }
 
 // continueOrRetry asks package enforcer, the arbiter of all sessions, whether this one gets a continuation.
-func (c *computing) continueOrRetry(o *boulder.Open) Action {
+func (c *computing) continueOrRetry(o *boulder.Open) boulder.Body {
 	missing, p := shortcoming(o.Turn.Verdict), enforcer.RunPolicy()
 	p.MaxFailures, p.MaxIterations = c.l.IdleTurns+1, c.l.Evaluations-1 // the brief is no continuation
 	track, err := answerTrack(o, p)
@@ -242,7 +242,7 @@ func shortcoming(v *boulder.Verdict) string {
 
 // retryOrReplan retries in a fresh session while tries are left, then replans while allowed, then fails. It does not
 // retry after the same changes and the same failing gates as in the attempt before.
-func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
+func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder.AttemptStatus) boulder.Body {
 	same := o.Attempt.Result != "" && o.Attempt.Result == o.SubTask.LastResult
 	if same {
 		reason += " (with the same changes and the same failing gates as the attempt before)"
@@ -256,7 +256,7 @@ func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder
 	return fail(o.Attempt.AttemptRef, reason, status)
 }
 
-func (c *computing) replanOrRetry(o *boulder.Open, reason string) Action {
+func (c *computing) replanOrRetry(o *boulder.Open, reason string) boulder.Body {
 	if c.mayReplan() {
 		return c.startReplan(o, reason)
 	}
@@ -268,7 +268,7 @@ func (c *computing) mayReplan() bool {
 }
 
 // startReplan begins a replan, or waits for the one in progress.
-func (c *computing) startReplan(o *boulder.Open, reason string) Action {
+func (c *computing) startReplan(o *boulder.Open, reason string) boulder.Body {
 	if c.replan != nil {
 		return nil
 	}
