@@ -33,7 +33,7 @@ func run(s boulder.Spec, agent orchestrator.Runner, judge orchestrator.Judge) (d
 		return dir, nil, err
 	}
 	plan := &boulder.Plan{Version: boulder.PlanVersion, Task: "Write it down", SubTasks: []boulder.Spec{s}}
-	for event, err := range o.Run(context.Background(), orchestrator.Request{Plan: plan, GatesApproved: true}) {
+	for event, err := range o.Run(context.Background(), orchestrator.Request{Plan: plan}) {
 		if err != nil {
 			return dir, events, err
 		}

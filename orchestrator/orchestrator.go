@@ -172,8 +172,12 @@ type Request struct {
 	// Approve is shown a plan that the Planner made. If nil, the plan is adopted with its gates as GatesApproved says, or,
 	// with AskPlan, the run ends with [ErrWaiting].
 	Approve Approve `json:"-"`
-	// GatesApproved lets the gates of a given Plan run, and those of a made one if Approve is nil. It is not stored: after
-	// a crash before the plan is adopted, a Resume without Approve does not run them.
+	// GatesAsHints keeps the gates of a given Plan from running: agents are told of them. Otherwise who hands a plan over has
+	// approved them.
+	GatesAsHints bool
+	// GatesApproved lets the gates of a made plan run if Approve is nil, and those of a plan that the user approved in another
+	// process, see Resume. It is not stored: after a crash before the plan is adopted, a Resume without Approve does not run
+	// them.
 	GatesApproved bool
 	// ApproveReplan is asked about every replan if AskReplans is set. If nil, the run ends with [ErrWaiting] at the first.
 	ApproveReplan ApproveReplan `json:"-"`

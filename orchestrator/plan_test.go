@@ -220,6 +220,19 @@ func TestNobodyAgreedYet(t *testing.T) {
 	}
 }
 
+// TestGatesOfAGivenPlan run, unless the request says otherwise: then they are hints.
+func TestGatesOfAGivenPlan(t *testing.T) {
+	t.Parallel()
+	for _, hints := range []bool{false, true} {
+		r := newRig(t)
+		r.completes(r.request(orchestrator.Request{Plan: gated(), GatesAsHints: hints}))
+		_, subTasks := r.store.load(t)
+		if a := subTasks["a"]; (len(a.Gates) == 1) == hints || (len(a.GateHints) == 1) != hints || (len(a.GateRuns) == 1) == hints {
+			t.Errorf("as hints %v: gates %q, hints %q, runs %+v", hints, a.Gates, a.GateHints, a.GateRuns)
+		}
+	}
+}
+
 // TestPlannerFails: the boulder is paused with the reason, the cost of all calls is recorded, and a resume plans again.
 // Outages are waited out first.
 func TestPlannerFails(t *testing.T) {

@@ -134,7 +134,7 @@ func (r *run) begin() error {
 	head.Trunk = boulder.Trunk{
 		Base: r.req.SlotBase, Tip: r.req.SlotBase, Trial: tries && r.req.SlotBase != "", InPlace: r.req.InPlace,
 	}
-	given := Approval{Plan: r.req.Plan, Gates: r.req.GatesApproved}
+	given := Approval{Plan: r.req.Plan, Gates: !r.req.GatesAsHints}
 	if given.Plan != nil {
 		head.Task = given.Plan.Task
 	}

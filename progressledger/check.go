@@ -48,7 +48,7 @@ func (a *CheckAnswer) check() error {
 // Unchecked. Otherwise the error is a [*boulder.TroubleError] of [boulder.TroubleJudge].
 func (j *Judge) Check(ctx context.Context, req boulder.CheckRequest) (boulder.RequestCheck, boulder.Usage, error) {
 	question := providers.Request{System: checkSystemPrompt, Schema: ledger.Schema[CheckAnswer](nil), SchemaName: "request_check"}
-	answer, spent, err := ledger.Ask(ctx, j.Completer, j.Logger, question, (*CheckAnswer).check,
+	answer, spent, err := ledger.Ask(ctx, j.Completer, j.log(), question, (*CheckAnswer).check,
 		checkPrompt(req, maxEvidence), checkPrompt(req, maxEvidence/3))
 	switch {
 	case err == nil:
@@ -56,7 +56,7 @@ func (j *Judge) Check(ctx context.Context, req boulder.CheckRequest) (boulder.Re
 	case !errors.Is(err, ledger.ErrNoAnswer):
 		return boulder.RequestCheck{}, spent, fmt.Errorf("check the request: %w", err)
 	case slices.ContainsFunc(req.SubTasks, func(t boulder.SubTask) bool { return gatesProve(t, t.GateRuns) }):
-		j.Logger.WarnContext(ctx, "whether the request is met was not answered, the gates decide alone", "error", err)
+		j.log().WarnContext(ctx, "whether the request is met was not answered, the gates decide alone", "error", err)
 		return boulder.RequestCheck{Unchecked: text.Short(err.Error(), maxReason)}, spent, nil
 	}
 	return boulder.RequestCheck{}, spent, fmt.Errorf("check the request, which no gate shows to be met: %w",

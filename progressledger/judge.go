@@ -1,6 +1,7 @@
 package progressledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ type Judge struct {
 	Completer providers.Completer // answers; it retries ([providers.WithRetry])
 	Logger    *slog.Logger
 }
+
+func (j *Judge) log() *slog.Logger { return cmp.Or(j.Logger, slog.New(slog.DiscardHandler)) }
 
 // Judge returns a normalised verdict on a turn with evidence, by the contract of orchestrator.Judge. If the request
 // says RulesFirst and a rule forbids completion, no model is asked.
@@ -41,7 +44,7 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 		return v, boulder.Usage{}, nil
 	}
 	question := providers.Request{System: systemPrompt, Schema: schema(req), SchemaName: "verdict"}
-	answer, spent, err := ledger.Ask(ctx, j.Completer, j.Logger, question, (*Answer).check,
+	answer, spent, err := ledger.Ask(ctx, j.Completer, j.log(), question, (*Answer).check,
 		userPrompt(req, maxEvidence), userPrompt(req, maxEvidence/3))
 	switch {
 	case err == nil:
@@ -49,7 +52,7 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 	case !errors.Is(err, ledger.ErrNoAnswer):
 		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: %w", req.SubTask.ID, err)
 	}
-	j.Logger.WarnContext(ctx, "the judge gave no usable answer, the rules decide alone",
+	j.log().WarnContext(ctx, "the judge gave no usable answer, the rules decide alone",
 		"sub_task", req.SubTask.ID, "attempt", req.Attempt.Attempt, "turn", req.Turn.Number, "error", err)
 	if v.Completed && !gateProves(req) {
 		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: no gate shows whether it is complete: %w",

@@ -94,6 +94,7 @@ func (p *Project) equipWatch(ctx context.Context, c *WatchConfig, address string
 	p.diverter = p.newDiverter()
 	c.Project, c.Diverter, c.Redact, c.Logger = p.dir, p.diverter, p.secrets.Text, p.log
 	c.MinOutput = p.cfg.Rules.MinOutput
+	c.Forget = func(ctx context.Context, sessionID string) error { return p.diverter.Switch(ctx, sessionID, nil) }
 	known := address
 	c.Attach = func(ctx context.Context) (*opencode.Client, error) {
 		client, err := p.attach(ctx, address, watchCall)

@@ -1,6 +1,7 @@
 package taskledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,13 +24,16 @@ const (
 	maxAnswer       = 8_192  // tokens of an answer, reasoning included; Structured doubles it once
 )
 
-// Planner is the Task Ledger. It is stateless and safe for concurrent use.
+// Planner is the Task Ledger. It is stateless and safe for concurrent use. Without a Completer it can only make plans of
+// [boulder.PlanNever].
 type Planner struct {
 	Completer providers.Completer // answers; it retries ([providers.WithRetry]) and chooses the model
 	Model     string              // ledger model named in the seal, as provider/model; it is not sent
-	Logger    *slog.Logger
-	Warn      func(text string) // what the user should know about an answer; may be nil
+	Logger    *slog.Logger        // defaults to none
+	Warn      func(text string)   // what the user should know about an answer; may be nil
 }
+
+func (p *Planner) log() *slog.Logger { return cmp.Or(p.Logger, slog.New(slog.DiscardHandler)) }
 
 // Plan turns a request into a valid plan, by the contract of orchestrator.Planner. With [boulder.PlanNever] it is one
 // sub-task without a model call. Else a first call lists what the task demands, and may find that no plan is needed; a second
@@ -66,7 +70,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	case err != nil:
 		return nil, spent, err
 	}
-	p.Logger.DebugContext(ctx, "planned", "sub_tasks", len(plan.SubTasks), "reason", plan.Reason)
+	p.log().DebugContext(ctx, "planned", "sub_tasks", len(plan.SubTasks), "reason", plan.Reason)
 	origin := boulder.OriginModel
 	if len(plan.SubTasks) == 1 {
 		origin, plan = boulder.OriginDirect, tellAll(plan)
@@ -103,7 +107,7 @@ func (p *Planner) prepare(ctx context.Context, req boulder.PlanRequest, survey s
 
 // whole returns the plan for a model whose answers are unusable.
 func (p *Planner) whole(ctx context.Context, req boulder.PlanRequest, why error) *boulder.Plan {
-	p.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", why)
+	p.log().WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", why)
 	return Seal(single(req), boulder.OriginFallback, p.Model, time.Now())
 }
 
@@ -115,7 +119,7 @@ func (p *Planner) facts(ctx context.Context, req boulder.PlanRequest, survey str
 	}
 	asked := question(factsSystemPrompt, ledger.Schema[factsAnswer](map[string][]string{"request.kind": {"asks", "forbids", "wish"}}, "facts.found"))
 	asked.SchemaName = "task_ledger_facts"
-	_, spent, err = ledger.Ask(ctx, p.Completer, p.Logger, asked, check,
+	_, spent, err = ledger.Ask(ctx, p.Completer, p.log(), asked, check,
 		factsPrompt(req, maxPromptTask, survey), factsPrompt(req, shortPromptTask, ""))
 	return known, spent, err
 }
@@ -142,7 +146,7 @@ func (p *Planner) split(
 		return nil
 	}
 	schema := schemaOf(known.Facts, "sub_tasks.replaces")
-	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, question(systemPrompt, schema), check,
+	said, spent, err := ledger.Ask(ctx, p.Completer, p.log(), question(systemPrompt, schema), check,
 		userPrompt(req, maxPromptTask, known, survey), userPrompt(req, shortPromptTask, known, ""))
 	if err == nil {
 		p.warnOfUnread(&said)
@@ -154,7 +158,7 @@ func (p *Planner) survey(ctx context.Context, project, task string) *Survey {
 	if project == "" {
 		return &Survey{}
 	}
-	return NewSurvey(ctx, project, task, p.Logger)
+	return NewSurvey(ctx, project, task, p.log())
 }
 
 // schemaOf is that of an answer with sub-tasks, without some fields.
@@ -203,7 +207,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	}
 	about := slices.Concat([]string{req.Failed.Subject, req.Failed.Description}, req.Missing, []string{req.Task})
 	survey := p.survey(ctx, req.Project, strings.Join(about, "\n")).String()
-	said, spent, err := ledger.Ask(ctx, p.Completer, p.Logger, asked, check, prompt(req, 1, survey), prompt(req, shorter, ""))
+	said, spent, err := ledger.Ask(ctx, p.Completer, p.log(), asked, check, prompt(req, 1, survey), prompt(req, shorter, ""))
 	if errors.Is(err, ledger.ErrNoAnswer) {
 		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)
 	}
@@ -211,7 +215,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 		return boulder.Replacement{}, spent, err
 	}
 	p.warnOfUnread(&said)
-	p.Logger.DebugContext(ctx, "replanned",
+	p.log().DebugContext(ctx, "replanned",
 		"failed", req.Failed.ID, "sub_tasks", len(said.SubTasks), "reason", said.Reason)
 	made.Model = p.Model
 	return made, spent, nil

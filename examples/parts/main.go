@@ -45,7 +45,7 @@ func run(ctx context.Context, dir string, server opencode.ServerConfig) error {
 		{ID: "hello", Subject: "Say hello", Description: "Write hello.txt.", Gates: []string{"test -s hello.txt"}},
 		{ID: "bye", Subject: "Say goodbye", Description: "Write bye.txt.", DependsOn: []string{"hello"}, Gates: []string{"test -s bye.txt"}},
 	}}
-	for event, err := range o.Run(ctx, orchestrator.Request{Plan: plan, GatesApproved: true}) {
+	for event, err := range o.Run(ctx, orchestrator.Request{Plan: plan}) {
 		if err != nil {
 			return err
 		}

@@ -24,13 +24,16 @@ var ErrNoAnswer = errors.New("the model gave no usable answer")
 
 // Ask puts a prompt to a ledger's model; if it is too long for the model, then the next, shorter one. check tells the
 // model what is wrong with an answer. Ask blocks until the model answered, perhaps for minutes. spent is valid with an
-// error too. Errors are those of [Outage], or wrap [ErrNoAnswer].
+// error too. Errors are those of [Outage], or wrap [ErrNoAnswer], or [boulder.ErrFatal] without a model.
 func Ask[T any](
 	ctx context.Context, c providers.Completer, log *slog.Logger, question providers.Request, check func(*T) error, prompts ...string,
 ) (answer T, spent boulder.Usage, err error) {
 	used := func(u boulder.Usage) { // of all attempts of a call
 		u.Calls, u.Unpriced = 1, min(u.Unpriced, 1)
 		spent = spent.Add(u)
+	}
+	if c == nil {
+		return answer, spent, fmt.Errorf("%w: the ledger has no model: set its Completer", boulder.ErrFatal)
 	}
 	for _, prompt := range prompts {
 		question.Messages = []providers.Message{{Role: providers.RoleUser, Text: prompt}}

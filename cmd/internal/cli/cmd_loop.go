@@ -70,7 +70,7 @@ func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
 	loop := a.project.Config().Loop
 	loop.Iterations = cmp.Or(a.iterations, loop.Iterations)
 	req := project.Request{
-		Plan: plan, GatesApproved: true, SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
+		Plan: plan, SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
 			Base: a.project.Base(), Agent: a.opts.Agent, Loop: &loop, DoneWhen: done.Words, Diverted: a.blockers, Budget: a.budget.run,
 		},
 	}

@@ -151,7 +151,7 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 		return err
 	}
 	a, err := ask.approve(ctx, req.Plan, path, true)
-	req.Plan, req.GatesApproved, req.Model = a.Plan, a.Gates, a.Model
+	req.Plan, req.GatesAsHints, req.Model = a.Plan, !a.Gates, a.Model
 	return err
 }
 

@@ -43,7 +43,7 @@ func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 			return nil, err
 		}
 		warnings = doubts
-		req.Plan, req.GatesApproved, req.AskPlan = plan, s.project.Config().AllowModelGates, s.needsUser(plan)
+		req.Plan, req.GatesAsHints, req.AskPlan = plan, !s.project.Config().AllowModelGates, s.needsUser(plan)
 	}
 	return s.handOver(ctx, req, warnings...)
 }

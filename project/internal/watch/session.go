@@ -68,7 +68,7 @@ func (w *Watch) event(ctx context.Context, e opencode.Event) {
 			w.apply(s, events...)
 		}
 		if s.tree.Deleted {
-			w.forget(s)
+			w.forget(ctx, s)
 		}
 	}
 	switch e.Payload.(type) {
@@ -291,13 +291,9 @@ func (w *Watch) toast(ctx context.Context, d enforcer.Decision) {
 	if d.Toast == nil || !w.client.Caps().Toasts {
 		return
 	}
-	shown := 15 * time.Second // seed 000
-	if d.Kind == enforcer.Countdown {
-		shown = max(w.cfg.Policy.Countdown, time.Second)
-	}
 	if err := w.dir.ShowToast(ctx, opencode.Toast{
 		Title: d.Toast.Title, Message: w.cfg.Redact(text.Short(d.Toast.Message, 300)), Variant: d.Toast.Variant,
-		Duration: shown,
+		Duration: 15 * time.Second, // seed 000
 	}); err != nil {
 		w.log.Warn("a toast could not be shown", "error", err)
 	}
@@ -312,7 +308,7 @@ func (w *Watch) read(ctx context.Context, s *watched) {
 	r, err := session.Read(ctx, w.dir, s.rec.SessionID, w.cfg.Now())
 	switch {
 	case errors.Is(err, opencode.ErrNotFound):
-		w.forget(s)
+		w.forget(ctx, s)
 	case err != nil:
 		w.failed(err)
 		s.due = w.cfg.Now().Add(reconnect)
@@ -392,8 +388,14 @@ func (w *Watch) notOwned(s *watched) string {
 	return ""
 }
 
-func (w *Watch) forget(s *watched) {
+// forget drops all that is stored about a session that was deleted (seed 003, FR-020).
+func (w *Watch) forget(ctx context.Context, s *watched) {
 	s.stopChecking()
+	if w.cfg.Forget != nil && !w.cfg.DryRun {
+		if err := w.cfg.Forget(ctx, s.rec.SessionID); err != nil {
+			w.log.Warn("the switch of a deleted session stays", "session", s.rec.SessionID, "error", err)
+		}
+	}
 	delete(w.sessions, s.rec.SessionID)
 	w.foreign[s.rec.SessionID] = true
 	if !w.cfg.DryRun {

@@ -57,6 +57,8 @@ type Config struct {
 	DryRun bool
 	// Diverter records what agents want the user to answer. Nil: asks wait for the user.
 	Diverter session.Diverter
+	// Forget drops what is stored elsewhere about a session that was deleted: its switch of blockers. May be nil.
+	Forget func(ctx context.Context, sessionID string) error
 	// Typed carries out what was typed after /blockers in a session, outside the loop, and returns the agent's text.
 	Typed func(ctx context.Context, sessionID, word string) string
 
