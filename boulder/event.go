@@ -424,22 +424,29 @@ func (e Event) Shown() Event {
 	return e
 }
 
-// MarshalJSON writes the flat object with all fields, as in the log.
+// MarshalJSON writes the flat object with all fields, as in the log: the envelope's, then the body's.
 func (e Event) MarshalJSON() ([]byte, error) {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false) // the caller's encoder decides
-	if err := enc.Encode(envelope{TypeOf(e.Body), e.Time, e.BoulderID, e.Seq}); err != nil {
+	head, err := jsonFields(envelope{TypeOf(e.Body), e.Time, e.BoulderID, e.Seq})
+	if err != nil {
 		return nil, err
 	}
-	if err := enc.Encode(e.Body); err != nil {
+	fields, err := jsonFields(e.Body)
+	if err != nil {
 		return nil, err
 	}
-	head, fields, _ := bytes.Cut(bytes.TrimSpace(text.Bytes()), []byte("}\n{"))
-	if len(fields) > len("}") {
+	if len(fields) > 0 {
 		head = append(head, ',')
 	}
-	return append(head, fields...), nil
+	return slices.Concat([]byte("{"), head, fields, []byte("}")), nil
+}
+
+// jsonFields returns the fields of a struct in JSON, without the braces around them. The caller's encoder escapes HTML.
+func jsonFields(v any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(bytes.TrimPrefix(text.Bytes(), []byte("{")), []byte("}\n")), err
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
