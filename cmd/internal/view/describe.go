@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"time"
 
@@ -73,49 +74,195 @@ const inPicture = "·"
 
 // Describe returns the description of an event.
 func Describe(e boulder.Event) Entry {
-	of := boulder.AttemptOf(e.Body)
-	s := Entry{Time: e.Time, SubTask: of.SubTaskID, Attempt: of.Attempt}
-	switch b := e.Body.(type) {
-	case boulder.Created:
+	at := boulder.AttemptOf(e.Body)
+	s := Entry{Time: e.Time, SubTask: at.SubTaskID, Attempt: at.Attempt}
+	if describe, known := descriptions[reflect.TypeOf(e.Body)]; known {
+		describe(&s, e.Body)
+	}
+	return s
+}
+
+func (s *Entry) say(sign, format string, args ...any) {
+	s.sign, s.Line = sign, fmt.Sprintf(format, args...)
+}
+
+func (s *Entry) decide(decision, reason, sign, format string, args ...any) {
+	s.Step, s.Decision, s.Reason = stepDecision, decision, reason
+	s.say(sign, format, args...)
+}
+
+type description struct {
+	body     reflect.Type
+	describe func(*Entry, boulder.Body)
+}
+
+func of[B boulder.Body](describe func(*Entry, B)) description {
+	return description{reflect.TypeFor[B](), func(s *Entry, b boulder.Body) { describe(s, b.(B)) }}
+}
+
+func byBody(all ...description) map[reflect.Type]func(*Entry, boulder.Body) {
+	table := make(map[reflect.Type]func(*Entry, boulder.Body), len(all))
+	for _, d := range all {
+		table[d.body] = d.describe
+	}
+	return table
+}
+
+// descriptions has a line for every event, in the order of their registry.
+var descriptions = byBody(
+	of(func(s *Entry, b boulder.Created) {
 		s.say("", "created: %s", b.Boulder.Task)
-	case boulder.Planned:
+	}),
+	of(func(s *Entry, b boulder.Planned) {
 		s.say("", "plan revision %d (%s) waits for approval", b.Revision, b.Origin)
-	case boulder.LookStarted:
+	}),
+	of(func(s *Entry, b boulder.LookStarted) {
 		s.say("»", "looking at the project with %s: %s", ModelName(b.Model), strings.Join(b.Questions, "; "))
-	case boulder.LookSession:
+	}),
+	of(func(s *Entry, b boulder.LookSession) {
 		s.say("", "the look works in session %s", b.SessionID)
-	case boulder.Looked:
+	}),
+	of(func(s *Entry, b boulder.Looked) {
 		s.looked(b)
-	case boulder.Decomposed:
+	}),
+	of(func(s *Entry, b boulder.Decomposed) {
 		s.say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
 			text.Plural(len(b.SubTasks), "sub-task"))
-	case boulder.StatusChanged: // synthesizing gets no line: the event right after it says more
+	}),
+	of(func(s *Entry, b boulder.StatusChanged) { // synthesizing gets no line: the event right after it says more
 		s.say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", Stated(string(b.Status), b.Reason))
-	case boulder.Resumed:
+	}),
+	of(func(s *Entry, _ boulder.Resumed) {
 		s.say("", "resumed by another process")
-	case boulder.ClockMoved:
+	}),
+	of(func(s *Entry, b boulder.ClockMoved) {
 		s.say("", "the clock jumped ahead by %s: the machine slept, or the clock was set", text.Elapsed(b.By))
 		if b.By < 0 {
 			s.say("", "the clock was set back by %s", text.Elapsed(-b.By))
 		}
-	case boulder.Cooled:
-		if !b.Lifted.IsZero() {
-			s.say("!", "%s is asked again, and not only at %s: the user wants that", ModelName(b.Model), text.Until(b.Lifted, e.Time))
-			break
+	}),
+	of(func(s *Entry, b boulder.SessionLeft) {
+		s.say("", "attempt %d: its agent may still be at work in session %s until that is stopped", b.Attempt, b.SessionID)
+		if b.Stopped {
+			s.say("", "attempt %d: session %s is stopped", b.Attempt, b.SessionID)
 		}
-		s.say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, e.Time),
-			text.Plural(b.Limit, "attempt"), b.Reason)
-	case boulder.Isolated:
+	}),
+	of(func(s *Entry, b boulder.Starting) {
+		s.Step = stepAttempt
+		s.say("", "attempt %d has a slot", b.Attempt)
+	}),
+	of(func(s *Entry, b boulder.SubTaskStart) {
+		s.say("", "attempt %d starts with %s in session %s%s", b.Attempt, ModelName(b.Model), b.SessionID,
+			text.Prefixed("; ", report.GreenBefore(b.Baseline)))
+	}),
+	of(func(s *Entry, b boulder.TurnSent) {
+		s.Step, s.Turn, s.Prompt = stepPrompt, b.Turn, string(b.Kind)
+		s.say("", "turn %d: the %s is sent", b.Turn, b.Kind)
+		if b.Resume {
+			s.Prompt, s.Reason = "resume", "the turn was cut off, and its session was idle"
+			s.say("", "turn %d: the resume prompt is sent, because %s", b.Turn, s.Reason)
+		}
+	}),
+	of(func(s *Entry, b boulder.Nudged) {
+		s.Step, s.Turn, s.Rule, s.Text = stepNudge, b.Turn, b.Rule, b.Prompt
+		s.say("↻", "turn %d is nudged (rule %s)", b.Turn, b.Rule)
+	}),
+	of(func(s *Entry, b boulder.SubTaskProgress) {
+		s.say(text.If(b.Notice, "!"), "%s%s", b.Activity,
+			text.If(b.TodosTotal > 0, fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)))
+		if c := b.Checkpoint; c != nil {
+			s.Line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
+		}
+	}),
+	of(func(s *Entry, b boulder.TurnEnded) {
+		s.Step, s.Turn, s.Ended, s.Evidence = stepEnded, b.Turn, &b.Ended, &b.Evidence
+		s.say("", "turn %d ended: %s", b.Turn, endText(b.Ended))
+	}),
+	of(func(s *Entry, b boulder.GateRun) {
+		gate := b.Gate()
+		s.Step, s.Gate = stepGate, &gate
+		_, how := report.NewGate(gate).Text()
+		s.say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command,
+			text.Millis(b.Millis), text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"),
+			text.Prefixed(": ", b.NoWorse)+text.If(b.FlakySuspected, ", and was red on the same files just before: flaky_suspected"))
+	}),
+	of(func(s *Entry, b boulder.Isolated) {
 		s.say("»", "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace],
 			b.Reason+text.Prefixed("; ", report.GreenBefore(b.Baseline)))
-	case boulder.Landed:
-		s.say("", "results: %s", Landed(b))
-	case boulder.Archived:
-		s.say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
-	case boulder.UsageReport:
-		s.SubTask = b.SubTaskID
-		s.say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), Usage(b.Usage))
-	case boulder.RequestChecked:
+	}),
+	of(func(s *Entry, b boulder.Integrating) {
+		s.say("", "attempt %d: its result is being put onto the tip", b.Attempt)
+	}),
+	of(func(s *Entry, b boulder.Integrated) {
+		reused := 0
+		for _, g := range b.Gates {
+			if g.Reused {
+				reused++
+			}
+		}
+		s.say(inPicture, "integrated (%s%s)", text.Plural(len(b.Gates), "gate"),
+			text.If(reused > 0, fmt.Sprintf(", %d known to be green on this tree", reused)))
+	}),
+	of(func(s *Entry, b boulder.Conflict) {
+		s.say("↻", "not integrated: %s", conflictText(b))
+	}),
+	of(func(s *Entry, b boulder.Judged) {
+		s.Step, s.Turn, s.Verdict = stepVerdict, b.Turn, &b.Verdict
+		how := text.If(!b.Verdict.Completed, "not ") + "complete" + text.If(b.Verdict.JudgeUnavailable, " (by the gates alone)")
+		s.say("", "turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
+	}),
+	of(func(s *Entry, b boulder.Continuation) {
+		s.Turn, s.Remaining, s.Next, s.Until = b.Turn-1, b.Remaining, b.Turn, b.NotBefore
+		s.decide("continuation", b.Reason, inPicture, "continues with turn %d%s: %s", b.Turn,
+			text.If(!b.NotBefore.IsZero(), ", not before "+Clock(b.NotBefore)), joined(b.Reason, strings.Join(b.Remaining, "; ")))
+	}),
+	of(func(s *Entry, b boulder.Retry) {
+		s.Next, s.Uncounted = b.Next, b.Uncounted
+		s.decide("retry", b.Reason, "↻", "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
+	}),
+	of(func(s *Entry, b boulder.Trouble) {
+		s.Step, s.Fault, s.Reason, s.Until = stepFault, b.Kind, b.Reason, b.NotBefore
+		if b.Kind == boulder.TroublePaused { // not a fault: the user ends it
+			s.say(inPicture, "stopped for now: %s", b.Reason)
+			return
+		}
+		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
+		s.say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, text.Until(b.NotBefore, s.Time))
+	}),
+	of(func(s *Entry, b boulder.Cooled) {
+		if !b.Lifted.IsZero() {
+			s.say("!", "%s is asked again, and not only at %s: the user wants that", ModelName(b.Model), text.Until(b.Lifted, s.Time))
+			return
+		}
+		s.say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, s.Time),
+			text.Plural(b.Limit, "attempt"), b.Reason)
+	}),
+	of(func(s *Entry, b boulder.ReplanStarted) {
+		s.decide("replan", b.Reason, "↻", "%s %d: %s", replanName(b.Missing), b.Number, b.Reason+text.Prefixed("; missing: ", strings.Join(b.Missing, "; ")))
+	}),
+	of(func(s *Entry, b boulder.PlanTrouble) {
+		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
+		s.say(text.If(!b.Uncounted, "!"), "fault while planning: %s; tried again at %s", b.Reason, text.Until(b.NotBefore, s.Time))
+	}),
+	of(func(s *Entry, _ boulder.ReplanProposed) {
+		s.say("?", "a new plan waits for your approval")
+	}),
+	of(func(s *Entry, b boulder.Replanned) {
+		s.Attempt = 0
+		parts := replanned(b, func(id string) string { return id })
+		s.decide(string(boulder.SubTaskSuperseded), b.Reason, "↻", "%s %d, plan revision %d: %s", replanName(b.Missing), b.Number, b.Revision,
+			strings.Join(parts, ", "))
+	}),
+	of(func(s *Entry, b boulder.ReplanRefused) {
+		s.decide("replan-refused", b.Reason, "↻", "no new plan: %s", b.Reason)
+	}),
+	of(func(s *Entry, b boulder.PlanEdited) {
+		s.decide("edited", "the user edited the plan", "✎", "plan revision %d, edited by the user: %s", b.Revision, edited(b))
+	}),
+	of(func(s *Entry, b boulder.ModelSet) {
+		s.say("✎", "from their next turn with %s: %s", ModelName(b.Model), cmp.Or(strings.Join(b.SubTasks, ", "), "no sub-task so far"))
+	}),
+	of(func(s *Entry, b boulder.RequestChecked) {
 		met := 0
 		for _, row := range b.Rows {
 			if row.Met {
@@ -130,14 +277,77 @@ func Describe(e boulder.Event) Entry {
 		default:
 			s.say("✓", "the request is met: %s", text.Plural(met, "part"))
 		}
-	case boulder.TaskComplete:
+	}),
+	of(func(s *Entry, b boulder.BudgetSet) {
+		s.SubTask = b.SubTaskID
+		s.say("", "budget: %s", cmp.Or(Budget(&b.Budget), "none"))
+	}),
+	of(func(s *Entry, b boulder.BudgetWarning) {
+		s.SubTask = b.SubTaskID
+		how := fmt.Sprintf("the %s budget is used up", b.Dimension)
+		if b.Used < b.Limit {
+			how = fmt.Sprintf("%.0f%% of the %s budget is used", math.Floor(100*b.Used/b.Limit), b.Dimension)
+		}
+		s.say("!", "%s: %s of %s", how, amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
+		s.Step, s.Reason = stepWarning, s.Line
+	}),
+	of(func(s *Entry, b boulder.Parked) { // with Awaits, the reason already says that it waits for an answer
+		s.decide("parked", b.Reason, "!", "%s%s", text.If(len(b.Awaits) == 0, "waits for you: "), b.Reason)
+	}),
+	of(func(s *Entry, b boulder.Unparked) {
+		s.SubTask = b.SubTaskID
+		s.decide("unparked", b.Reason, "↻", "continues: %s", b.Reason)
+	}),
+	of(func(s *Entry, b boulder.Noted) {
+		s.SubTask, s.Step, s.Text = b.SubTaskID, stepNote, b.Text
+		s.say("✎", "note: %s", b.Text)
+	}),
+	of(func(s *Entry, b boulder.Reopened) {
+		s.SubTask = b.SubTaskID
+		s.decide("reopened", b.Reason, "✎", "retried: %s", b.Reason)
+	}),
+	of(func(s *Entry, b boulder.Redone) {
+		what := "redo of " + strings.Join(b.SubTasks, ", ") + text.Prefixed("; perhaps also ", strings.Join(b.Perhaps, ", "))
+		s.decide("redo", what, "✎", "%s", what)
+	}),
+	of(func(s *Entry, b boulder.Kept) {
+		const kept = "the user takes its result as up to date"
+		s.SubTask = b.SubTaskID
+		s.decide("keep", kept, "✎", kept)
+	}),
+	of(func(s *Entry, b boulder.Archived) {
+		s.say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
+	}),
+	of(func(s *Entry, b boulder.BlockerRaised) {
+		s.say("?", "%s blocker %s (%s): %s%s", Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
+			text.Prefixed("; chosen for now: ", b.Blocker.ChosenOption))
+		s.Step, s.Text = stepBlocker, s.Line
+	}),
+	of(func(s *Entry, b boulder.WaitEnded) {
+		s.say("", "%s: %s", b.BlockerID, text.If(b.Replied, "its session has the answer")+text.If(!b.Replied, "its session no longer waits for the answer"))
+	}),
+	of(func(s *Entry, b boulder.BlockerSettled) {
+		s.SubTask = b.SubTaskID
+		s.say("✎", "%s %s", b.BlockerID, settledText(b.Status, b.Allowed, b.Answer))
+		s.Step, s.Text = stepAnswer, s.Line
+	}),
+	of(func(s *Entry, b boulder.UsageReport) {
+		s.SubTask = b.SubTaskID
+		s.say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), Usage(b.Usage))
+	}),
+	of(func(s *Entry, b boulder.SubTaskDone) {
+		s.decide(string(b.Status), b.Summary, Sign(b.Status), "%s%s%s", Stated(string(b.Status), b.Summary),
+			text.If(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")"),
+			text.If(len(b.Kept) > 0, " (as before, so kept: "+strings.Join(b.Kept, ", ")+")"))
+	}),
+	of(func(s *Entry, b boulder.Landed) {
+		s.say("", "results: %s", Landed(b))
+	}),
+	of(func(s *Entry, b boulder.TaskComplete) {
 		first, _, _ := strings.Cut(b.Summary, "\n")
 		s.say("", "%s", joined(string(b.Status), first))
-	default:
-		s.ofAttempt(b)
-	}
-	return s
-}
+	}),
+)
 
 func (s *Entry) looked(b boulder.Looked) {
 	switch {
@@ -147,157 +357,6 @@ func (s *Entry) looked(b boulder.Looked) {
 		s.say("»", "the look found %s%s%s", text.Plural(len(b.Findings), "fact"),
 			text.Prefixed("; dropped: ", strings.Join(b.Refuted, "; ")),
 			text.If(b.NotCompared, "; outside of git it is not known whether it changed files"))
-	}
-}
-
-func (s *Entry) say(sign, format string, args ...any) {
-	s.sign, s.Line = sign, fmt.Sprintf(format, args...)
-}
-
-func (s *Entry) decide(decision, reason, sign, format string, args ...any) {
-	s.Step, s.Decision, s.Reason = stepDecision, decision, reason
-	s.say(sign, format, args...)
-}
-
-func (s *Entry) ofAttempt(body boulder.Body) {
-	switch b := body.(type) {
-	case boulder.Starting:
-		s.Step = stepAttempt
-		s.say("", "attempt %d has a slot", b.Attempt)
-	case boulder.SubTaskStart:
-		s.say("", "attempt %d starts with %s in session %s%s", b.Attempt, ModelName(b.Model), b.SessionID,
-			text.Prefixed("; ", report.GreenBefore(b.Baseline)))
-	case boulder.TurnSent:
-		s.Step, s.Turn, s.Prompt = stepPrompt, b.Turn, string(b.Kind)
-		s.say("", "turn %d: the %s is sent", b.Turn, b.Kind)
-		if b.Resume {
-			s.Prompt, s.Reason = "resume", "the turn was cut off, and its session was idle"
-			s.say("", "turn %d: the resume prompt is sent, because %s", b.Turn, s.Reason)
-		}
-	case boulder.Nudged:
-		s.Step, s.Turn, s.Rule, s.Text = stepNudge, b.Turn, b.Rule, b.Prompt
-		s.say("↻", "turn %d is nudged (rule %s)", b.Turn, b.Rule)
-	case boulder.SubTaskProgress:
-		s.say(text.If(b.Notice, "!"), "%s%s", b.Activity,
-			text.If(b.TodosTotal > 0, fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)))
-		if c := b.Checkpoint; c != nil {
-			s.Line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
-		}
-	case boulder.TurnEnded:
-		s.Step, s.Turn, s.Ended, s.Evidence = stepEnded, b.Turn, &b.Ended, &b.Evidence
-		s.say("", "turn %d ended: %s", b.Turn, endText(b.Ended))
-	case boulder.GateRun:
-		gate := b.Gate()
-		s.Step, s.Gate = stepGate, &gate
-		_, how := report.NewGate(gate).Text()
-		s.say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command,
-			text.Millis(b.Millis), text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"),
-			text.Prefixed(": ", b.NoWorse)+text.If(b.FlakySuspected, ", and was red on the same files just before: flaky_suspected"))
-	case boulder.Integrating:
-		s.say("", "attempt %d: its result is being put onto the tip", b.Attempt)
-	case boulder.Integrated:
-		reused := 0
-		for _, g := range b.Gates {
-			if g.Reused {
-				reused++
-			}
-		}
-		s.say(inPicture, "integrated (%s%s)", text.Plural(len(b.Gates), "gate"),
-			text.If(reused > 0, fmt.Sprintf(", %d known to be green on this tree", reused)))
-	case boulder.Conflict:
-		s.say("↻", "not integrated: %s", conflictText(b))
-	case boulder.Judged:
-		s.Step, s.Turn, s.Verdict = stepVerdict, b.Turn, &b.Verdict
-		how := text.If(!b.Verdict.Completed, "not ") + "complete" + text.If(b.Verdict.JudgeUnavailable, " (by the gates alone)")
-		s.say("", "turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
-	case boulder.Trouble:
-		s.Step, s.Fault, s.Reason, s.Until = stepFault, b.Kind, b.Reason, b.NotBefore
-		if b.Kind == boulder.TroublePaused { // not a fault: the user ends it
-			s.say(inPicture, "stopped for now: %s", b.Reason)
-			break
-		}
-		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
-		s.say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, text.Until(b.NotBefore, s.Time))
-	case boulder.SessionLeft:
-		s.say("", "attempt %d: its agent may still be at work in session %s until that is stopped", b.Attempt, b.SessionID)
-		if b.Stopped {
-			s.say("", "attempt %d: session %s is stopped", b.Attempt, b.SessionID)
-		}
-	default:
-		s.ofSubTask(b)
-	}
-}
-
-func (s *Entry) ofSubTask(body boulder.Body) {
-	switch b := body.(type) {
-	case boulder.Continuation:
-		s.Turn, s.Remaining, s.Next, s.Until = b.Turn-1, b.Remaining, b.Turn, b.NotBefore
-		s.decide("continuation", b.Reason, inPicture, "continues with turn %d%s: %s", b.Turn,
-			text.If(!b.NotBefore.IsZero(), ", not before "+Clock(b.NotBefore)), joined(b.Reason, strings.Join(b.Remaining, "; ")))
-	case boulder.Retry:
-		s.Next, s.Uncounted = b.Next, b.Uncounted
-		s.decide("retry", b.Reason, "↻", "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
-	case boulder.ReplanStarted:
-		s.decide("replan", b.Reason, "↻", "%s %d: %s", replanName(b.Missing), b.Number, b.Reason+text.Prefixed("; missing: ", strings.Join(b.Missing, "; ")))
-	case boulder.PlanTrouble:
-		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
-		s.say(text.If(!b.Uncounted, "!"), "fault while planning: %s; tried again at %s", b.Reason, text.Until(b.NotBefore, s.Time))
-	case boulder.ReplanProposed:
-		s.say("?", "a new plan waits for your approval")
-	case boulder.Replanned:
-		s.Attempt = 0
-		parts := replanned(b, func(id string) string { return id })
-		s.decide(string(boulder.SubTaskSuperseded), b.Reason, "↻", "%s %d, plan revision %d: %s", replanName(b.Missing), b.Number, b.Revision,
-			strings.Join(parts, ", "))
-	case boulder.ReplanRefused:
-		s.decide("replan-refused", b.Reason, "↻", "no new plan: %s", b.Reason)
-	case boulder.BudgetSet:
-		s.SubTask = b.SubTaskID
-		s.say("", "budget: %s", cmp.Or(Budget(&b.Budget), "none"))
-	case boulder.BudgetWarning:
-		s.SubTask = b.SubTaskID
-		how := fmt.Sprintf("the %s budget is used up", b.Dimension)
-		if b.Used < b.Limit {
-			how = fmt.Sprintf("%.0f%% of the %s budget is used", math.Floor(100*b.Used/b.Limit), b.Dimension)
-		}
-		s.say("!", "%s: %s of %s", how, amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
-		s.Step, s.Reason = stepWarning, s.Line
-	case boulder.Parked: // with Awaits, the reason already says that it waits for an answer
-		s.decide("parked", b.Reason, "!", "%s%s", text.If(len(b.Awaits) == 0, "waits for you: "), b.Reason)
-	case boulder.Unparked:
-		s.SubTask = b.SubTaskID
-		s.decide("unparked", b.Reason, "↻", "continues: %s", b.Reason)
-	case boulder.Noted:
-		s.SubTask, s.Step, s.Text = b.SubTaskID, stepNote, b.Text
-		s.say("✎", "note: %s", b.Text)
-	case boulder.Reopened:
-		s.SubTask = b.SubTaskID
-		s.decide("reopened", b.Reason, "✎", "retried: %s", b.Reason)
-	case boulder.PlanEdited:
-		s.decide("edited", "the user edited the plan", "✎", "plan revision %d, edited by the user: %s", b.Revision, edited(b))
-	case boulder.ModelSet:
-		s.say("✎", "from their next turn with %s: %s", ModelName(b.Model), cmp.Or(strings.Join(b.SubTasks, ", "), "no sub-task so far"))
-	case boulder.Redone:
-		what := "redo of " + strings.Join(b.SubTasks, ", ") + text.Prefixed("; perhaps also ", strings.Join(b.Perhaps, ", "))
-		s.decide("redo", what, "✎", "%s", what)
-	case boulder.Kept:
-		const kept = "the user takes its result as up to date"
-		s.SubTask = b.SubTaskID
-		s.decide("keep", kept, "✎", kept)
-	case boulder.BlockerRaised:
-		s.say("?", "%s blocker %s (%s): %s%s", Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
-			text.Prefixed("; chosen for now: ", b.Blocker.ChosenOption))
-		s.Step, s.Text = stepBlocker, s.Line
-	case boulder.BlockerSettled:
-		s.SubTask = b.SubTaskID
-		s.say("✎", "%s %s", b.BlockerID, settledText(b.Status, b.Allowed, b.Answer))
-		s.Step, s.Text = stepAnswer, s.Line
-	case boulder.SubTaskDone:
-		s.decide(string(b.Status), b.Summary, Sign(b.Status), "%s%s%s", Stated(string(b.Status), b.Summary),
-			text.If(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")"),
-			text.If(len(b.Kept) > 0, " (as before, so kept: "+strings.Join(b.Kept, ", ")+")"))
-	default:
-		s.say("", "%s", boulder.TypeOf(body))
 	}
 }
 
