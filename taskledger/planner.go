@@ -316,6 +316,24 @@ func numberRows(prefix string, rows int, id func(i int) *string) {
 	}
 }
 
+// Unfilled returns a plan as a file has it, in which sub-tasks that say what was says but for its defaults are as they are in
+// was: only the file has those filled in.
+func Unfilled(file, was *boulder.Plan) *boulder.Plan {
+	filled, plan := was.Clone(), file.Clone()
+	fill(&filled)
+	changed := map[string]bool{}
+	for _, c := range boulder.ComparePlans(&filled, file).SubTasks {
+		changed[c.ID] = true
+	}
+	for i, s := range plan.SubTasks {
+		at := slices.IndexFunc(was.SubTasks, func(old boulder.Spec) bool { return old.ID == s.ID })
+		if at >= 0 && !changed[s.ID] {
+			plan.SubTasks[i] = was.SubTasks[at]
+		}
+	}
+	return &plan
+}
+
 // Untitled reports whether the task of a plan, after Parse, is only what its goal or its sub-tasks' subjects say.
 func Untitled(p *boulder.Plan) bool { return p.Task == p.Goal || p.Task == subjects(p.SubTasks) }
 

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -120,4 +122,49 @@ func TestSteerARun(t *testing.T) {
 	expect(t, w.dir, exitOK, []string{"cancel"}, "Cancelled boulder", "!may still be at work") // the run stops it
 	p.wait(exitInterrupted)
 	steer("cancelled  2/6 done", "status")
+}
+
+// An edit of the plan file reaches the process that runs the boulder: what waits changes, comes and goes; what is at work
+// stays, and refuses.
+func TestEditThePlanOfARun(t *testing.T) {
+	t.Parallel()
+	model := &heldModel{asked: make(chan heldPrompt, 100)}
+	w := directWorld(t, model.reply, map[string]string{"plan.yaml": steeredPlan})
+	p := startManager(t, w.dir, w.env, "run", "plan.yaml", "--json", w.attached())
+	prompts := model.next(t, "one", "three")
+	write := func(replacements ...string) {
+		t.Helper()
+		text := strings.NewReplacer(replacements...).Replace(steeredPlan)
+		if err := os.WriteFile(filepath.Join(w.dir, "plan.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("Write one.txt", "Write one.txt in capitals")
+	expect(t, w.dir, exitUsage, []string{"resume", "--yes"}, `sub-task "one" is under way: `+"`manager cancel one`, then `manager retry one`")
+	edits := []string{
+		"Write two.txt,", "Write two.txt in capitals,", "{id: six, description: Write six.txt, depends_on: [five]}",
+		"{id: seven, description: Write seven.txt, depends_on: [four]}",
+	}
+	write(edits...)
+	expect(t, w.dir, exitWaiting, []string{"resume"}, "~ Write two.txt in capitals (two)", "- Write six.txt (six)", "+ Write seven.txt (seven)")
+	expect(t, w.dir, exitOK, []string{"resume", "--yes"}, "The edit is revision 2 of the plan.", fmt.Sprintf("Process %d, which runs boulder", p.cmd.Process.Pid))
+	expect(t, w.dir, exitOK, []string{"status"}, "0/6 done")
+	if event := p.until("plan-edited"); fmt.Sprint(event["changed"]) != "[two]" || fmt.Sprint(event["removed"]) != "[six]" {
+		t.Errorf("the stream says %v", event)
+	}
+
+	close(prompts["one"].answer)
+	close(prompts["three"].answer)
+	prompts = model.next(t, "two", "four")
+	checkTexts(t, "the brief", []string{"Write two.txt in capitals"}, nil, prompts["two"].text)
+	close(prompts["four"].answer)
+	close(model.next(t, "seven")["seven"].answer)
+
+	// A sub-task under way is cancelled and retried: it begins again as the file says.
+	write(append(edits, "id: two,", "id: two, outputs: [name],")...)
+	expect(t, w.dir, exitOK, []string{"cancel", "two"}, `Cancelled "two"`)
+	expect(t, w.dir, exitOK, []string{"retry", "two"}, `"two" is retried in a fresh session, with all its attempts, as the plan file has it now.`)
+	checkTexts(t, "the brief after a retry", []string{"name"}, nil, model.next(t, "two")["two"].text)
+	expect(t, w.dir, exitOK, []string{"cancel"}, "Cancelled boulder")
+	p.wait(exitInterrupted)
 }
