@@ -39,25 +39,26 @@ type world struct {
 
 // record is the memory of the checks.
 type record struct {
-	commits    int
-	since      uint64               // number of the first event of the newest commit
-	together   []boulder.AttemptRef // attempts started by the newest commit
-	stands     bool                 // the newest started attempt has its result already
-	attempts   map[boulder.AttemptRef]boulder.AttemptStatus
-	subTasks   map[string]boulder.SubTaskStatus
-	aside      map[string]bool // questions that a session was told to leave aside
-	done       map[string]bool // completed sub-tasks
-	replans    int
-	extensions int
-	slots      int                         // most that were in use or kept at once
-	prompts    map[promptRef]string        // ids of prompts that sessions accepted
-	judged     map[string]int              // turns, by the root of a chain of replans
-	retried    map[boulder.AttemptRef]bool // attempts started by the user's order
-	answered   map[string]bool             // ids of blockers whose answer was taken
-	spent      int64                       // tokens plus calls
-	worked     time.Duration
-	inexact    bool // a turn ended without evidence: its usage is known only as far as reported
-	cancelled  bool // the user wanted the boulder cancelled
+	commits        int
+	since          uint64               // number of the first event of the newest commit
+	together       []boulder.AttemptRef // attempts started by the newest commit
+	stands         bool                 // the newest started attempt has its result already
+	attempts       map[boulder.AttemptRef]boulder.AttemptStatus
+	subTasks       map[string]boulder.SubTaskStatus
+	aside          map[string]bool    // questions that a session was told to leave aside
+	aroundQuestion map[promptRef]bool // prompts that leave one aside
+	done           map[string]bool    // completed sub-tasks
+	replans        int
+	extensions     int
+	slots          int                         // most that were in use or kept at once
+	prompts        map[promptRef]string        // ids of prompts that sessions accepted
+	judged         map[string]int              // turns, by the root of a chain of replans
+	retried        map[boulder.AttemptRef]bool // attempts started by the user's order
+	answered       map[string]bool             // ids of blockers whose answer was taken
+	spent          int64                       // tokens plus calls
+	worked         time.Duration
+	inexact        bool // a turn ended without evidence: its usage is known only as far as reported
+	cancelled      bool // the user wanted the boulder cancelled
 }
 
 // promptRef names the prompt of a turn, or the one that resumes it.
@@ -73,7 +74,7 @@ func newWorld(sc scenario, logging bool) *world {
 		seen: map[string]int{}, logging: logging, repo: newRepo(),
 	}
 	w.record = record{
-		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, aside: map[string]bool{}, subTasks: map[string]boulder.SubTaskStatus{},
+		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, aside: map[string]bool{}, aroundQuestion: map[promptRef]bool{}, subTasks: map[string]boulder.SubTaskStatus{},
 		done: map[string]bool{}, prompts: map[promptRef]string{}, judged: map[string]int{}, retried: map[boulder.AttemptRef]bool{}, answered: map[string]bool{},
 	}
 	for i, s := range sc.plan.SubTasks {
