@@ -67,7 +67,7 @@ type Boulder struct {
 	TurnUsage Usage `json:"turn_usage,omitzero"`
 
 	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan, or while the request is checked
-	Look       *Look      `json:"look,omitempty"`       // before the first plan; nil: there was none
+	Look       *Look      `json:"look,omitempty"`       // the newest; nil: there was none
 
 	Replans       int                 `json:"replans,omitempty"`        // started so far
 	Extensions    int                 `json:"extensions,omitempty"`     // likewise, to add what was missing of the request
@@ -104,6 +104,8 @@ type Settings struct {
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
 	LookMode    LookMode `json:"look_mode,omitempty"`
 	LookModel   string   `json:"look_model,omitempty"` // of looks, provider/model; empty: as sub-tasks that name none
+	Review      bool     `json:"review,omitempty"`     // a look reads the changes before the request is checked
+	ReviewModel string   `json:"review_model,omitempty"`
 
 	AskPlan    bool      `json:"ask_plan,omitempty"`    // ask the user before the plan is adopted; not for a fork's plan
 	AskReplans bool      `json:"ask_replans,omitempty"` // ask the user before a replan is adopted

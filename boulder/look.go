@@ -76,16 +76,26 @@ func (f Finding) String() string {
 type Look struct {
 	LookStarted
 	LookSession
+	At     int     `json:"at,omitempty"`     // [Boulder.Attempts] when it began
 	Looked *Looked `json:"looked,omitempty"` // nil: it is not over
 }
 
+// LookFor says what a look is for.
+type LookFor string
+
+const (
+	LookPlan   LookFor = ""       // the first plan
+	LookReview LookFor = "review" // the check of the request: it reads the changes
+)
+
 // LookStarted says what a look is to find out. Committed before its session is created.
 type LookStarted struct {
+	For       LookFor  `json:"for,omitempty"`
 	Questions []string `json:"questions"`
 	Tag       string   `json:"tag"`             // finds the session
 	Model     string   `json:"model,omitempty"` // provider/model; empty: OpenCode's default
 
-	Known *Plan `json:"known,omitempty" log:"only"` // what the planner knew when it asked, see [PlanRequest]
+	Known *Plan `json:"known,omitempty" log:"only"` // of a look for a plan: what the planner knew, see [PlanRequest]
 }
 
 // LookSession is how far the session of a look is. Committed before a prompt is sent.
@@ -116,7 +126,16 @@ type LookJob struct {
 	Resume    string // the prompt to send if a crash interrupted the look and its session is idle
 	Recovered bool   // as in [Job]
 	Time      time.Duration
-	Findings  int // most of them for a question
+	Findings  int   // most of them for a question
+	Trunk     Trunk // of an isolated boulder: the look is at its tip
+}
+
+// Reviewed returns what the review of the changes found, or nil if there was none since the last attempt started.
+func (b *Boulder) Reviewed() *Looked {
+	if b.Look == nil || b.Look.For != LookReview || b.Look.At != b.Attempts {
+		return nil
+	}
+	return b.Look.Looked
 }
 
 // Looking returns the look that is not over, or nil.
@@ -129,12 +148,14 @@ func (b *Boulder) Looking() *Look {
 
 func (s *State) lookStarted(_ *Event, b LookStarted) error {
 	switch {
-	case s.Boulder.Status != Planning || s.Boulder.Look != nil:
+	case b.For == LookPlan && (s.Boulder.Status != Planning || s.Boulder.Look != nil):
 		return fmt.Errorf("boulder is %s, and there may have been a look", s.Boulder.Status)
-	case len(b.Questions) == 0 || b.Tag == "" || b.Known == nil:
+	case b.For == LookReview && (s.Boulder.Status != Running || len(s.SubTasks) == 0 || !s.AllOver() || s.Boulder.Looking() != nil):
+		return fmt.Errorf("boulder is %s with %d open attempts, and may be looked at", s.Boulder.Status, len(s.open))
+	case len(b.Questions) == 0 || b.Tag == "" || (b.For == LookPlan) != (b.Known != nil):
 		return fmt.Errorf("a look with %d questions and the tag %q, or for nothing that is known", len(b.Questions), b.Tag)
 	}
-	s.Boulder.Look, s.Boulder.PlanFaults = &Look{LookStarted: b}, PlanFaults{}
+	s.Boulder.Look, s.Boulder.PlanFaults = &Look{LookStarted: b, At: s.Boulder.Attempts}, PlanFaults{}
 	return nil
 }
 

@@ -206,6 +206,11 @@ func (m *machine) overall(t *rapid.T) Body {
 		return m.replanned(t, b.Replan.AttemptRef)
 	case b.Replan != nil: // nothing ends while one is being made
 		return ReplanRefused{AttemptRef: b.Replan.AttemptRef, Reason: "none"}
+	case b.Looking() != nil, check == nil && rapid.IntRange(0, 15).Draw(t, "review") == 0:
+		if b.Looking() == nil {
+			return LookStarted{For: LookReview, Questions: []string{"what is missing?"}, Tag: fmt.Sprint("review", b.Attempts)}
+		}
+		return m.look(t)
 	case check == nil && rapid.IntRange(0, 7).Draw(t, "check") == 0:
 		row := RequestRow{Request: "all of it", Evidence: "a file", Met: rapid.Bool().Draw(t, "met")}
 		return rapid.SampledFrom([]Body{

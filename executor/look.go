@@ -43,7 +43,8 @@ func lookRules() []opencode.Rule {
 	return rules
 }
 
-// Look implements orchestrator.Looker. The session works in the project's own directory.
+// Look implements orchestrator.Looker. The session works in the project's own directory, or, at the tip of an isolated boulder,
+// in the slot for combined trees.
 func (e *Executor) Look(
 	ctx context.Context, job boulder.LookJob, report func(boulder.Body) error,
 ) (boulder.Looked, boulder.Usage, error) {
@@ -112,6 +113,12 @@ func (l *look) run(ctx context.Context) (end boulder.Looked, usage boulder.Usage
 		return end, usage, startFault(err)
 	}
 	l.done = done
+	if l.job.Trunk.Base != "" {
+		if l.place, err = l.tip(ctx, l.job.BoulderID, l.job.Trunk); err != nil {
+			return end, usage, err
+		}
+		l.place.slot = nil // nothing in it is captured
+	}
 	l.conn, l.dir = conn, conn.Client.In(l.path)
 	if err := l.converse(ctx, l.open); err != nil {
 		return end, l.seen.usage, err
@@ -133,7 +140,7 @@ func (l *look) run(ctx context.Context) (end boulder.Looked, usage boulder.Usage
 		return end, usage, fault(err)
 	}
 	not := end.NotCompared
-	if end, err = findings(l.cfg.Project, answer.Text(), len(l.job.Look.Questions), l.job.Findings); err != nil {
+	if end, err = findings(l.path, answer.Text(), len(l.job.Look.Questions), l.job.Findings); err != nil {
 		end.Void = text.JoinedBy("; ", l.seen.stopped, fmt.Sprintf("its answer has no findings that can be read: %v", err))
 	}
 	end.NotCompared = not

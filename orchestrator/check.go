@@ -48,6 +48,13 @@ func checkRequest(s *boulder.State) boulder.CheckRequest {
 		}
 	}
 	req.Notes = allNotesAndAnswers(s)
+	if review := s.Boulder.Reviewed(); review != nil {
+		for _, f := range review.Findings {
+			if f.File != "" { // an opinion decides nothing
+				req.Review = append(req.Review, f)
+			}
+		}
+	}
 	for _, t := range s.SubTasks {
 		switch {
 		case t.Status == boulder.SubTaskSuperseded:

@@ -27,6 +27,9 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 			a.Prompt = r.brief(r.state.Open(a.SubTaskID)).Text
 		}
 		action = a
+	case boulder.LookStarted:
+		a.Tag = fmt.Sprintf("manager:%s/review#%d", r.state.Boulder.ID, r.state.Boulder.Attempts)
+		action = a
 	case boulder.Continuation:
 		o := r.state.Open(a.SubTaskID)
 		if len(a.Aside) > 0 {

@@ -49,6 +49,10 @@ func found(l *boulder.Look) *boulder.Plan {
 func (r *run) startLook() {
 	b := &r.state.Boulder
 	job := lookJob(b.ID, b.Task, *b.Look, r.o.limits)
+	if b.Look.For == boulder.LookReview {
+		job.Trunk = b.Trunk
+		job.Prompt = prompts.Review(b.Task, r.state.Revision.Plan.Request, cmp.Or(b.Trunk.Base, b.Base), job.Findings)
+	}
 	job.Recovered, r.looked = r.looked, true
 	var end boulder.Looked
 	var usage boulder.Usage

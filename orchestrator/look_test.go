@@ -237,3 +237,60 @@ func TestPlanPatientlyLooks(t *testing.T) {
 		}
 	}
 }
+
+// A review is a look before the check of the request, once after all work, whenever a crash comes. What has a place is told to
+// the check; an opinion is not.
+func TestReview(t *testing.T) {
+	t.Parallel()
+	begun := func() (*rig, *lookout, *checker) {
+		r, l, _ := looking(t)
+		l.end.Findings = append(l.end.Findings, boulder.Finding{ID: "f2", Statement: "ugly"})
+		c := checks(r, missing, met)
+		return r, l, c
+	}
+	req := orchestrator.Request{
+		Plan: planOf(spec("a"), spec("b", "a")), Settings: boulder.Settings{Review: true, ReviewModel: "p/reviews"},
+	}
+	r, l, c := begun()
+	events, err := r.request(req)
+	if end := last(t, events, err); !end.AllCompleted || len(c.asked) != 2 || len(l.jobs) != 2 || l.jobs[0].Look.Model != "p/reviews" {
+		t.Errorf("%d checks, %d looks: %+v", len(c.asked), len(l.jobs), end)
+	}
+	for _, asked := range c.asked {
+		if len(asked.Review) != 1 || asked.Review[0].ID != "f1" {
+			t.Errorf("the check is told %+v", asked.Review)
+		}
+	}
+	if check, err := orchestrator.CheckDecisions(events); err != nil || check.Difference != nil {
+		t.Errorf("replayed: %v, %+v", err, check.Difference)
+	}
+	for commit := 1; ; commit++ {
+		for _, written := range []bool{false, true} {
+			r, l, _ := begun()
+			r.store.fault = func(n int, w bool) error {
+				if n == commit && w == written {
+					return errDisk
+				}
+				return nil
+			}
+			if _, err := r.request(req); err == nil {
+				if len(l.sessions) != 2 || commit < 20 {
+					t.Errorf("%d commits, sessions %v", commit, l.sessions)
+				}
+				return
+			}
+			r.store.fault = nil
+			if len(r.store.events) == 0 {
+				continue
+			}
+			if _, err := r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
+				t.Fatalf("commit %d, written %v: %v", commit, written, err)
+			}
+			head, _ := r.store.load(t)
+			n := 1 + head.Extensions // a check that was lost may not ask for one again
+			if head.Status != boulder.Completed || head.LookUsage.Input != int64(7*n) || len(l.sessions) != n || len(l.prompts) != n {
+				t.Errorf("commit %d, written %v: %s, looks used %+v, sessions %v, prompts %v", commit, written, head.Status, head.LookUsage, l.sessions, l.prompts)
+			}
+		}
+	}
+}

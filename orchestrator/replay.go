@@ -255,6 +255,8 @@ func isDecision(b boulder.Body) bool {
 		return true
 	case boulder.Retry:
 		return !b.ByUser
+	case boulder.LookStarted:
+		return b.For == boulder.LookReview
 	case boulder.SubTaskDone:
 		return !b.ByUser
 	case boulder.TaskComplete:

@@ -138,7 +138,16 @@ func checkPrompt(req boulder.CheckRequest, limit int) string {
 		ledger.Headed("What the user said since, the last one is the newest", ledger.Bullets(req.Notes)) +
 		ledger.Headed("Where it stands", text.If(req.Extended,
 			"Something was missing once, and sub-tasks for that were added. What is missing now is told to the user.")) +
-		ledger.Marked("RECORDS", records(req.SubTasks, limit)) + "Is the request met?"
+		ledger.Marked("RECORDS", reviewed(req.Review)+records(req.SubTasks, limit)) + "Is the request met?"
+}
+
+// reviewed lists what a review of the changes found.
+func reviewed(all []boulder.Finding) string {
+	var lines []string
+	for _, f := range all {
+		lines = append(lines, text.Quote(oneLine(f.String())))
+	}
+	return ledger.Headed("Found by a review of the changes: each place exists; whether it is true is yours to judge", strings.Join(lines, "\n"))
 }
 
 func listedRows(rows []boulder.Obligation) string {

@@ -147,6 +147,9 @@ func (p *Project) Complete(ctx context.Context, req *Request) error {
 	}
 	req.Agent = cmp.Or(req.Agent, p.agent())
 	req.LookMode, req.LookModel = cmp.Or(req.LookMode, p.cfg.Plan.Look), cmp.Or(req.LookModel, p.cfg.Plan.LookModel)
+	if on, model := p.cfg.Reviews(); on {
+		req.Review, req.ReviewModel = true, cmp.Or(req.ReviewModel, model, p.ledger)
+	}
 	done := p.Criteria(req.DoneWhen)
 	req.DoneWhen, req.Checks, req.Base = done.Words, done.Checks, cmp.Or(req.Base, p.base)
 	req.Gates, req.NoWorse, req.Budget = p.cfg.Gates, p.cfg.NoWorse, p.Budget(req.Budget)

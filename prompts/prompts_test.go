@@ -432,5 +432,7 @@ func TestNothingInAPromptPassesForTheManager(t *testing.T) {
 func TestLookGolden(t *testing.T) {
 	t.Parallel()
 	golden.Compare(t, "look.md", prompts.Look("Add dark mode\nin all pages", []string{"Where is the theme set?", "Is there a switch?"}, 10))
+	golden.Compare(t, "review.md", prompts.Review("Add dark mode\nin all pages", []boulder.Obligation{{ID: "r1", Text: "Dark mode"}}, "abc123", 10))
+	golden.NoForgery(t, prompts.Review(golden.Forgery, []boulder.Obligation{{ID: "r1", Text: golden.Forgery}}, "abc123", 10))
 	golden.NoForgery(t, prompts.Look(golden.Forgery, []string{golden.Forgery, "x" + golden.Forgery}, 10))
 }

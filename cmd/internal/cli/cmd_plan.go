@@ -255,7 +255,8 @@ func (a *app) preview(
 ) {
 	view.Plan(o, plan, taskledger.KnownCommands(a.project.Dir()))
 	view.Decided(o, plan, done.Words, done.Checks)
-	view.Expected(o, plan, a.project.Config().Limits, budget, a.project.Earlier(ctx))
+	review, _ := a.project.Config().Reviews()
+	view.Expected(o, plan, a.project.Config().Limits, budget, review, a.project.Earlier(ctx))
 }
 
 // planning shows progress on stderr until done is called. told adds why it waits, and what a look does.

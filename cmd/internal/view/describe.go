@@ -117,7 +117,8 @@ var descriptions = byBody(
 		s.say("", "plan revision %d (%s) waits for approval", b.Revision, b.Origin)
 	}),
 	of(func(s *Entry, b boulder.LookStarted) {
-		s.say("»", "looking at the project with %s: %s", ModelName(b.Model), strings.Join(b.Questions, "; "))
+		s.say("»", "looking at the %s with %s: %s", map[bool]string{true: "changes", false: "project"}[b.For == boulder.LookReview],
+			ModelName(b.Model), strings.Join(b.Questions, "; "))
 	}),
 	of(func(s *Entry, b boulder.LookSession) {
 		s.say("", "the look works in session %s", b.SessionID)
@@ -354,7 +355,11 @@ func (s *Entry) looked(b boulder.Looked) {
 	case b.Void != "":
 		s.say("!", "the look counts for nothing: %s", b.Void)
 	default:
-		s.say("»", "the look found %s%s%s", text.Plural(len(b.Findings), "fact"),
+		var all []string
+		for _, f := range b.Findings {
+			all = append(all, f.String())
+		}
+		s.say("»", "the look found %s%s%s%s", text.Plural(len(b.Findings), "fact"), text.Prefixed(": ", strings.Join(all, "; ")),
 			text.Prefixed("; dropped: ", strings.Join(b.Refuted, "; ")),
 			text.If(b.NotCompared, "; outside of git it is not known whether it changed files"))
 	}

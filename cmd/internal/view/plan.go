@@ -165,11 +165,11 @@ func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks
 
 // Expected prints the upper bound of judged turns, the cost at which the run stops, and an estimate of the cost from
 // the completed boulders of the project. Prices alone give no bound: a turn has any number of steps.
-func Expected(o page.Out, plan *boulder.Plan, l orchestrator.Limits, b *boulder.Budget, earlier []store.Item) {
+func Expected(o page.Out, plan *boulder.Plan, l orchestrator.Limits, b *boulder.Budget, review bool, earlier []store.Item) {
 	n, total := len(plan.SubTasks), l.EvaluationsTotal
 	most := text.Plural(n*total, "judged turn") + text.If(n > 1, fmt.Sprintf(", %d for each sub-task and what replaces it", total))
 	if n > 1 {
-		most += ", and a check of the whole request"
+		most += ", and " + text.If(review, "a review and ") + "a check of the whole request"
 		if added := l.Extensions * boulder.MaxAdded; added > 0 {
 			most += fmt.Sprintf("; %s more, and another check, if it finds something missing", text.Plural(added*total, "turn"))
 		}

@@ -286,11 +286,11 @@ func TestExpected(t *testing.T) {
 	}
 	var b strings.Builder
 	limits := orchestrator.DefaultLimits()
-	Expected(page.Out{Writer: &b}, plan, limits, &boulder.Budget{Cost: 5}, earlier)
+	Expected(page.Out{Writer: &b}, plan, limits, &boulder.Budget{Cost: 5}, true, earlier)
 	limits.Extensions = 0
-	Expected(page.Out{Writer: &b}, plan, limits, nil, earlier[2:])
-	Expected(page.Out{Writer: &b}, &boulder.Plan{SubTasks: plan.SubTasks[:1]}, limits, nil, nil)
-	want := `at most: 45 judged turns, 15 for each sub-task and what replaces it, and a check of the whole request; 45 turns more, and another check, if it finds something missing; the run stops at $5.00
+	Expected(page.Out{Writer: &b}, plan, limits, nil, false, earlier[2:])
+	Expected(page.Out{Writer: &b}, &boulder.Plan{SubTasks: plan.SubTasks[:1]}, limits, nil, false, nil)
+	want := `at most: 45 judged turns, 15 for each sub-task and what replaces it, and a review and a check of the whole request; 45 turns more, and another check, if it finds something missing; the run stops at $5.00
 about: $0.60, at the $0.20 that 4 completed sub-tasks cost here so far, with planning and judging
 at most: 45 judged turns, 15 for each sub-task and what replaces it, and a check of the whole request
 at most: 15 judged turns

@@ -46,7 +46,7 @@ func (s *Site) preview(ctx context.Context, b *boulder.Boulder, plan *boulder.Pl
 		view.Plan(o, plan, taskledger.KnownCommands(s.project.Dir()))
 		view.Warnings(o, warnings)
 		view.Decided(o, plan, b.DoneWhen, b.Checks)
-		view.Expected(o, plan, s.project.Config().Limits, b.Budget, s.project.Earlier(ctx))
+		view.Expected(o, plan, s.project.Config().Limits, b.Budget, b.Review, s.project.Earlier(ctx))
 	})
 }
 

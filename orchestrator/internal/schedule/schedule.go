@@ -223,6 +223,21 @@ func (c *computing) look(model string) Action {
 	return Look{}
 }
 
+// reviews reports whether a look at the changes has to come before the check of the request.
+func (c *computing) reviews() bool {
+	return c.s.Boulder.Review && c.l.LookTime > 0 && c.s.Boulder.Reviewed() == nil
+}
+
+func (c *computing) review() Action {
+	if look := c.s.Boulder.Looking(); look != nil {
+		return c.look(look.Model)
+	}
+	return boulder.LookStarted{For: boulder.LookReview, Questions: []string{reviewed}, Model: c.s.Boulder.ReviewModel}
+}
+
+// reviewed is what a review finds out.
+const reviewed = "What does the request ask for or forbid that the changes leave out, break or do wrongly?"
+
 // allOver returns what ends the boulder, or the run while sub-tasks are parked. Once everything is done, the request is
 // checked, and what is missing of it is added to the plan.
 func (c *computing) allOver() []Action {
@@ -244,6 +259,8 @@ func (c *computing) allOver() []Action {
 	switch check := c.s.Boulder.Checked(); {
 	case !allGood(c.s), check != nil && len(check.Missing) == 0, check == nil && (c.l.Unchecked || !needsCheck(c.s)):
 		return []Action{end}
+	case check == nil && c.reviews():
+		c.do(c.review())
 	case check == nil:
 		end.Check = true
 		c.do(c.askLedger(c.s.Boulder.PlanFaults, notChecked, end))

@@ -301,7 +301,8 @@ func PlanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder
 // LookFailed returns what follows from an error of a look: after trouble it goes on later, a few times, else it is void.
 func LookFailed(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
 	troubles := s.Boulder.PlanFaults.Troubles
-	if !errors.Is(err, boulder.ErrTrouble) || troubles+1 >= l.Troubles {
+	goesOn := s.Boulder.Status == boulder.Planning || s.AllOver() // else an order has begun something again
+	if !errors.Is(err, boulder.ErrTrouble) || troubles+1 >= l.Troubles || !goesOn {
 		return []boulder.Body{boulder.Looked{Void: err.Error()}}
 	}
 	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.Look.Model, troubles, "look", 0)

@@ -37,6 +37,8 @@ type Config struct {
 	Environment []string `yaml:"environment"`
 
 	Plan Plan `yaml:"plan"`
+	// Review is true, false or the model of a look at the changes before the request is checked. Defaults to false.
+	Review string `yaml:"review"`
 
 	// AllowModelGates runs the gates of a model's plan without review. Defaults to false: they are only hints to agents.
 	AllowModelGates bool          `yaml:"allow_model_gates"`
@@ -97,6 +99,17 @@ func (Land) Words() []string {
 type Plan struct {
 	Look      boulder.LookMode `yaml:"look"`       // defaults to auto
 	LookModel string           `yaml:"look_model"` // of a look; defaults to the model of sub-tasks that name none
+}
+
+// Reviews reports whether a look reviews the changes, and by which model; empty: that of the ledgers.
+func (c *Config) Reviews() (on bool, model string) {
+	switch c.Review {
+	case "", "false":
+		return false, ""
+	case "true":
+		return true, ""
+	}
+	return true, c.Review
 }
 
 // Tracing says where the trace of a run is sent when the run ends.
@@ -179,6 +192,10 @@ func (c *Config) check(file *yamlfile.File) {
 		if _, err := providers.ParseModel(ref); ref != "" {
 			reportAll(path, err)
 		}
+	}
+	if on, model := c.Reviews(); on && model != "" {
+		_, err := providers.ParseModel(model)
+		reportAll("review", err)
 	}
 	for i, m := range c.Limits.Models {
 		if path := fmt.Sprintf("limits.models[%d]", i); m.Pattern == "" || !file.Has(path+".limit") && file.Has(path) {

@@ -29,6 +29,7 @@ func Of(name string) (*jsonschema.Schema, error) {
 		s.Properties["sub_tasks"].Items.Required = []string{"description"}
 	case "config":
 		s = yamlfile.Schema(reflect.TypeFor[config.Config]())
+		s.Properties["review"].Type, s.Properties["review"].Types = "", []string{"boolean", "string"}
 	case "events":
 		s, err = events()
 	default:
