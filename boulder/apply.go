@@ -15,6 +15,8 @@ var eventTypes = []eventType{
 	event("look-started", true, (*State).lookStarted),
 	event("look-session", false, (*State).lookSession),
 	event("looked", true, (*State).looked),
+	event("revision-asked", false, (*State).revisionAsked),
+	event("revision-refused", false, (*State).revisionRefused),
 	event("decomposed", true, (*State).decomposed),
 	event("status", false, (*State).statusChanged),
 	event("resumed", false, (*State).resumed),
@@ -174,9 +176,9 @@ func (s *State) statusChanged(_ *Event, b StatusChanged) error {
 	fits := true // whether the rest of the state fits; a paused boulder, for example, returns to where it was
 	switch b.Status {
 	case Planning:
-		fits = s.Revision == nil
+		fits = s.Revision == nil || s.Boulder.Comment != ""
 	case AwaitingApproval:
-		fits = s.Revision != nil && len(s.SubTasks) == 0
+		fits = s.Revision != nil && len(s.SubTasks) == 0 && s.Boulder.Comment == ""
 	case Running:
 		fits = len(s.SubTasks) > 0
 	case Synthesizing, Failed, Cancelled:

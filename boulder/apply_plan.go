@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/internal/dag"
 )
@@ -30,7 +31,42 @@ func (s *State) planned(_ *Event, b Planned) error {
 		return fmt.Errorf("boulder is %s with plan revision %d", s.Boulder.Status, s.Boulder.Revision)
 	}
 	s.Boulder.Status, s.Boulder.Reason, s.Boulder.PlanFaults = AwaitingApproval, "", PlanFaults{}
+	s.Boulder.Comment = ""
 	s.adopt(b.Plan)
+	return nil
+}
+
+func (s *State) revisionAsked(_ *Event, b RevisionAsked) error {
+	r := s.Boulder.Replan
+	switch n := utf8.RuneCountInString(b.Comment); {
+	case n == 0 || n > maxNote:
+		return fmt.Errorf("what to change in a plan has 1 to %d characters", maxNote)
+	case !s.Boulder.Asks():
+		return fmt.Errorf("boulder is %s, and no plan awaits approval", s.Boulder.Status)
+	case b.Plan != nil && (r != nil || b.Plan.Number != s.Boulder.Revision+1):
+		return fmt.Errorf("plan revision %d does not follow %d, or a replan cannot be edited", b.Plan.Number, s.Boulder.Revision)
+	}
+	if r != nil {
+		r.Comment, r.Was, r.Proposed, r.PlanFaults = b.Comment, r.Proposed, nil, PlanFaults{}
+		return nil
+	}
+	if b.Plan != nil {
+		s.adopt(*b.Plan)
+	}
+	s.Boulder.Status, s.Boulder.Reason, s.Boulder.Comment, s.Boulder.PlanFaults = Planning, "", b.Comment, PlanFaults{}
+	s.Boulder.Revised++
+	return nil
+}
+
+func (s *State) revisionRefused(_ *Event, b RevisionRefused) error {
+	switch r := s.Boulder.Replan; {
+	case r != nil && r.Was != nil && r.Proposed == nil:
+		r.Proposed, r.Was, r.Comment = r.Was, nil, ""
+	case s.Boulder.Status == Planning && s.Boulder.Comment != "":
+		s.Boulder.Status, s.Boulder.Reason, s.Boulder.Comment, s.Boulder.PlanFaults = AwaitingApproval, b.Reason, "", PlanFaults{}
+	default:
+		return fmt.Errorf("no plan is being revised")
+	}
 	return nil
 }
 
@@ -60,7 +96,7 @@ func (s *State) decomposed(e *Event, b Decomposed) error {
 	}
 	s.adopt(b.Plan)
 	s.Boulder.Model = cmp.Or(b.Model, s.Boulder.Model) // also for sub-tasks that a replan adds
-	s.Boulder.Status, s.Boulder.Reason = Running, ""
+	s.Boulder.Status, s.Boulder.Reason, s.Boulder.Comment = Running, "", ""
 	s.add(e, subTasks)
 	return nil
 }

@@ -34,6 +34,8 @@ func (PlanTrouble) isBody()     {}
 func (ReplanProposed) isBody()  {}
 func (Replanned) isBody()       {}
 func (ReplanRefused) isBody()   {}
+func (RevisionAsked) isBody()   {}
+func (RevisionRefused) isBody() {}
 func (RequestChecked) isBody()  {}
 func (BudgetSet) isBody()       {}
 func (BudgetWarning) isBody()   {}

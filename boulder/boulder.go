@@ -18,9 +18,10 @@ import (
 type Status string
 
 const (
-	// Planning: the Task Ledger makes the plan. Entered by [Created]. A crash keeps the request; a resume plans again.
+	// Planning: the Task Ledger makes the plan, or revises it. Entered by [Created] and [RevisionAsked]. A crash keeps the
+	// request and the comment; a resume plans again.
 	Planning Status = "planning"
-	// AwaitingApproval: the plan is not approved. Entered by [Planned]. A crash keeps the plan; a resume asks again.
+	// AwaitingApproval: the plan is not approved. Entered by [Planned] and [RevisionRefused]. A crash keeps the plan; a resume asks again.
 	AwaitingApproval Status = "awaiting_approval"
 	// Running: sub-tasks are dispatched. Entered by [Decomposed], and by [StatusChanged] on a resume. A crash leaves
 	// live attempts, which a resume continues.
@@ -66,6 +67,8 @@ type Boulder struct {
 	Turns     int64 `json:"turns,omitempty"`
 	TurnUsage Usage `json:"turn_usage,omitzero"`
 
+	Comment    string     `json:"comment,omitempty"`    // what the user wants changed in the plan, which is being revised
+	Revised    int        `json:"revised,omitempty"`    // how often the user wanted it revised: then it is not adopted unasked
 	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan, or while the request is checked
 	Look       *Look      `json:"look,omitempty"`       // the newest; nil: there was none
 
@@ -143,7 +146,7 @@ type LeftSession struct {
 
 // Asks reports whether a plan or a replan waits for the user's approval.
 func (b *Boulder) Asks() bool {
-	plan := b.Revision > 0 && b.Tally.Planned == 0 && (b.Status == AwaitingApproval || b.Status == Paused)
+	plan := b.Revision > 0 && b.Tally.Planned == 0 && b.Comment == "" && (b.Status == AwaitingApproval || b.Status == Paused)
 	return plan || b.Replan != nil && b.Replan.Proposed != nil
 }
 
@@ -233,6 +236,9 @@ type Replanning struct {
 	Missing  []string `json:"missing,omitempty"` // see [ReplanStarted]
 	PlanFaults
 	Proposed *Replacement `json:"proposed,omitempty"` // awaits the user's approval
+	// Was is an earlier proposal, and Comment says what the user wants changed in it; with no Proposed it is being revised.
+	Was     *Replacement `json:"was,omitempty"`
+	Comment string       `json:"comment,omitempty"`
 }
 
 // PlanFaults are the consecutive faults while the Task Ledger is asked for a plan.

@@ -50,6 +50,19 @@ type Decomposed struct {
 	Results map[string]Inherited `json:"results,omitempty" log:"only"` // of the inherited sub-tasks
 }
 
+// RevisionAsked says what the user wants changed in the plan, or the replan, that awaits approval. Committed before the Task
+// Ledger is asked.
+type RevisionAsked struct {
+	Comment string `json:"comment"`
+
+	Plan *PlanRevision `json:"plan,omitempty" log:"only"` // the plan with the user's own edits, the next revision; nil: unchanged
+}
+
+// RevisionRefused ends a revision without another plan: the one before awaits approval again.
+type RevisionRefused struct {
+	Reason string `json:"reason"`
+}
+
 // PlannedIn is a sub-task as planning events show it.
 type PlannedIn struct {
 	ID        string   `json:"id"`

@@ -378,7 +378,11 @@ func (m *machine) replanStarted(ref AttemptRef) ReplanStarted {
 func (m *machine) boulderEvent(t *rapid.T) Body {
 	b := m.state.Boulder
 	if b.Replan != nil && rapid.Bool().Draw(t, "go on with the replan") {
-		switch rapid.IntRange(0, 6).Draw(t, "replan") {
+		switch rapid.IntRange(0, 8).Draw(t, "replan") {
+		case 7:
+			return RevisionAsked{Comment: "otherwise"}
+		case 8:
+			return RevisionRefused{Reason: "no answer"}
 		case 6:
 			return ReplanProposed{AttemptRef: b.Replan.AttemptRef, Replacement: Replacement{SubTasks: []Spec{{ID: "new", Subject: "New"}}}}
 		case 0:
@@ -615,6 +619,8 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 	e := m.event(t, rapid.SampledFrom([]Body{
 		Created{Boulder: Boulder{ID: "b1"}},
 		Planned{Plan: PlanRevision{Number: m.state.Boulder.Revision + turn}},
+		RevisionAsked{Comment: rapid.SampledFrom([]string{"", "otherwise"}).Draw(t, "comment")}, RevisionRefused{},
+		RevisionAsked{Comment: "mine", Plan: &PlanRevision{Number: m.state.Boulder.Revision + turn, Plan: m.plan, Hash: m.plan.Hash()}},
 		Decomposed{Plan: PlanRevision{Number: m.state.Boulder.Revision + turn}},
 		Decomposed{Plan: PlanRevision{Number: m.state.Boulder.Revision, Plan: bad}},
 		StatusChanged{Status: status},

@@ -21,6 +21,7 @@ const (
 
 	OrderApprove OrderKind = "approve" // agree to the waiting plan or replan, and its gates
 	OrderDecline OrderKind = "decline" // refuse the waiting replan; a plan is refused by a cancel
+	OrderRevise  OrderKind = "revise"  // have the ledger change the waiting plan or replan as Text says
 
 	OrderEdit OrderKind = "edit" // adopt the user's edit of the plan, or another model for sub-tasks without one
 
@@ -39,16 +40,16 @@ const (
 type Order struct {
 	Do        OrderKind `json:"do"`
 	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry, skip and settle; optional for a note
-	Text      string    `json:"text,omitempty"`        // of note; of redo, for each; of settle the answer, if any
+	Text      string    `json:"text,omitempty"`        // of note and revise; of redo, for each; of settle the answer, if any
 	Now       bool      `json:"now,omitempty"`         // of a pause
 	BlockerID string    `json:"blocker_id,omitempty"`  // of a settle
 	Allowed   bool      `json:"allowed,omitempty"`     // of a settle: the permission is granted
 	Landed    *Landed   `json:"landed,omitempty"`      // of landed
 	Redone    *Redone   `json:"redone,omitempty"`      // of redo
 	Kept      *Kept     `json:"kept,omitempty"`        // of keep
-	// Hash is what the user was shown: of approve and decline [Snapshot.Asked], with an edit the current plan's hash.
+	// Hash is what the user was shown: of approve, decline and revise [Snapshot.Asked], with an edit the current plan's hash.
 	Hash  string `json:"hash,omitempty"`
-	Plan  *Plan  `json:"plan,omitempty"`  // of approve, edit and retry: as the user edited it
+	Plan  *Plan  `json:"plan,omitempty"`  // of approve, revise, edit and retry: as the user edited it
 	Model string `json:"model,omitempty"` // of edit, see [ModelSet]
 }
 
@@ -59,8 +60,8 @@ const maxNotes = 30 // newest notes in the state; the log keeps all
 // Validate refuses an incomplete or contradictory order.
 func (o Order) Validate() error {
 	is := func(kinds ...OrderKind) bool { return slices.Contains(kinds, o.Do) }
-	takesText := o.Do == OrderNote || is(OrderSettle, OrderRedo) && o.Text != ""
-	agrees := is(OrderApprove, OrderDecline)
+	takesText := is(OrderNote, OrderRevise) || is(OrderSettle, OrderRedo) && o.Text != ""
+	agrees := is(OrderApprove, OrderDecline, OrderRevise)
 	whole := agrees || is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderLanded, OrderRedo, OrderKeep, OrderEdit)
 	edits := is(OrderEdit, OrderRetry) && o.Plan != nil
 	switch {
@@ -70,7 +71,7 @@ func (o Order) Validate() error {
 		return fmt.Errorf("there is no order %q", o.Do)
 	case is(OrderLanded) != (o.Landed != nil) || is(OrderRedo) != (o.Redone != nil) || is(OrderKeep) != (o.Kept != nil):
 		return fmt.Errorf("%s has to say what has landed, is redone or kept, and nothing else may", o.Do)
-	case (agrees || edits) != (o.Hash != "") || !is(OrderApprove) && !edits && o.Plan != nil:
+	case (agrees || edits) != (o.Hash != "") || !is(OrderApprove, OrderRevise) && !edits && o.Plan != nil:
 		return fmt.Errorf("%s has to say which plan was shown, and nothing else may", o.Do)
 	case is(OrderEdit) && o.Plan == nil && o.Model == "", !is(OrderEdit) && o.Model != "":
 		return fmt.Errorf("%s has to say what changes, and nothing else names a model", o.Do)

@@ -180,6 +180,48 @@ type Seal struct {
 	CreatedAt time.Time `json:"created_at"`
 	// Boulder is the id of the boulder whose plan was written, see [PlanEdited]; empty: it was not run yet.
 	Boulder string `json:"boulder,omitempty"`
+	// Parts are hashes of the sub-tasks as the ledger wrote them, by id: others are the user's, see [Plan.ByHand].
+	Parts map[string]string `json:"parts,omitempty"`
+}
+
+// Reseal makes the seal that of the present content: of all sub-tasks but those of the user, which it goes on to tell apart.
+func (p *Plan) Reseal(byHand ...string) {
+	parts := map[string]string{}
+	for _, id := range byHand {
+		if was, sealed := p.Seal.Parts[id]; sealed {
+			parts[id] = was
+		}
+	}
+	for _, s := range p.SubTasks {
+		if !slices.Contains(byHand, s.ID) {
+			parts[s.ID] = s.hash()
+		}
+	}
+	p.Seal.Hash, p.Seal.Parts = p.Hash(), parts
+}
+
+func (s *Spec) hash() string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a Spec holds nothing that JSON cannot say
+	}
+	return hashOf(string(b))[:12]
+}
+
+// ByHand returns the ids of the sub-tasks that the user wrote, changed or removed: all that are not as the seal says. It
+// cannot tell them apart if the plan has no seal, or was changed under one without parts: then all are the user's.
+func (p Plan) ByHand() (ids []string) {
+	parts, whole := map[string]string{}, p.Seal != nil && p.Seal.Parts == nil && p.Seal.Hash == p.Hash()
+	if p.Seal != nil {
+		parts = maps.Clone(p.Seal.Parts)
+	}
+	for _, s := range p.SubTasks {
+		if !whole && parts[s.ID] != s.hash() {
+			ids = append(ids, s.ID)
+		}
+		delete(parts, s.ID)
+	}
+	return slices.AppendSeq(ids, slices.Values(slices.Sorted(maps.Keys(parts))))
 }
 
 // Hash returns the SHA-256, in hex, of the plan's content, without seal, comments and layout.
@@ -226,12 +268,16 @@ func (p Plan) Clone() Plan {
 	}
 	if p.Seal != nil {
 		p.Seal = new(*p.Seal)
+		p.Seal.Parts = maps.Clone(p.Seal.Parts)
 	}
 	return p
 }
 
-// Edited reports whether a sealed plan's content differs from what was sealed.
-func (p Plan) Edited() bool { return p.Seal != nil && p.Seal.Hash != p.Hash() }
+// Edited reports whether the user changed a sealed plan: it differs from what was sealed, or holds what the ledger did not
+// write.
+func (p Plan) Edited() bool {
+	return p.Seal != nil && (p.Seal.Hash != p.Hash() || len(p.ByHand()) > 0)
+}
 
 // Origin returns how the plan was made. A plan without a seal was written by hand.
 func (p Plan) Origin() Origin {
@@ -249,6 +295,7 @@ type PlanRevision struct {
 	Origin    Origin    `json:"origin"`
 	Edited    bool      `json:"edited"` // the user changed it after it was sealed
 	AdoptedAt time.Time `json:"adopted_at"`
+	Was       *Plan     `json:"was,omitempty"` // the plan that it revises by the user's comment
 }
 
 // Priority orders sub-tasks that wait for the same model.

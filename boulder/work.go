@@ -14,6 +14,9 @@ type PlanRequest struct {
 	Look        LookMode // of what is prepared
 	// Known is [Prepared].Known, with what a look found since. Nil: nothing was prepared.
 	Known *Plan
+	// Was is a plan that is revised as the user's Comment says; nil: a new one is made.
+	Was     *Plan  `json:",omitempty"`
+	Comment string `json:",omitempty"`
 }
 
 // Prepared is what a planner knows of a task before it splits it.
@@ -63,6 +66,9 @@ type ReplanRequest struct {
 	Earlier     []string  // [SpecsHash] of earlier plans, not to be repeated
 	// Missing of the request: then nothing is replaced, Failed is zero, and 1-3 sub-tasks for this are added.
 	Missing []string
+	// Was is an earlier answer that is revised as the user's Comment says; nil: there is none.
+	Was     *Replacement `json:",omitempty"`
+	Comment string       `json:",omitempty"`
 }
 
 // Replacement is the answer to a [ReplanRequest]: new sub-tasks with new ids, valid together with Done and Kept.

@@ -15,7 +15,7 @@ func prepared(
 	ctx context.Context, p Planner, looks bool, req *boulder.PlanRequest,
 ) (questions []string, usage boulder.Usage, err error) {
 	preparer, can := p.(Preparer)
-	if !can || !looks || req.Known != nil || req.Look == boulder.LookNever {
+	if !can || !looks || req.Was != nil || req.Known != nil || req.Look == boulder.LookNever {
 		return nil, usage, nil
 	}
 	known, usage, err := preparer.Prepare(ctx, *req)

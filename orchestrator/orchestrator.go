@@ -185,7 +185,7 @@ type Request struct {
 }
 
 // ApproveReplan asks the user about a stored replan. gates says whether the gates that the model wrote may run.
-// [ErrDeclined] refuses the replan: the sub-task fails. Any other error ends the run and is its error; a resume asks
+// [ErrDeclined] refuses the replan: the sub-task fails; a [ReviseError] has it revised. Any other error ends the run and is its error; a resume asks
 // again, unless an order has answered. ctx is done when the run is to end, also after [Orchestrator.Stop].
 type ApproveReplan func(ctx context.Context, p ReplanProposal) (gates bool, err error)
 
@@ -193,12 +193,14 @@ type ApproveReplan func(ctx context.Context, p ReplanProposal) (gates bool, err 
 type ReplanProposal struct {
 	Number              int // of the replan within the run, from 1
 	Reason              string
-	Missing             []string          // of the request: an extension, which only adds, with a number of its own
-	Replaced            []boulder.SubTask // sub-tasks that it removes, in plan order
-	boulder.Replacement                   // what takes their place
+	Missing             []string             // of the request: an extension, which only adds, with a number of its own
+	Replaced            []boulder.SubTask    // sub-tasks that it removes, in plan order
+	boulder.Replacement                      // what takes their place
+	Was                 *boulder.Replacement // the proposal that the user had revised; nil: none
 }
 
-// Approve asks the user about a plan, which it may change: it gets a copy. [ErrDeclined] cancels the boulder; any other
+// Approve asks the user about a plan, which it may change: it gets a copy. [ErrDeclined] cancels the boulder; a
+// [ReviseError] has the plan revised, and then asks again; any other
 // error pauses it, and a resume asks again. ctx is done when the run is to end, also after [Orchestrator.Stop].
 type Approve func(ctx context.Context, plan *boulder.Plan) (Approval, error)
 
@@ -231,6 +233,14 @@ var (
 	// ErrUnstartable refuses a plan with a sub-task whose model or provider has a limit of 0: a [boulder.ErrFatal].
 	ErrUnstartable = fmt.Errorf("%w: the plan has sub-tasks that could never start", boulder.ErrFatal)
 )
+
+// ReviseError is the answer of a user who wants another plan.
+type ReviseError struct {
+	Comment string        // what should be different
+	Plan    *boulder.Plan // the present plan with the user's edits; nil: as it was shown
+}
+
+func (e *ReviseError) Error() string { return "the plan is to be revised: " + e.Comment }
 
 // BudgetError is in the chain of an [ErrWaiting] for a used-up budget.
 type BudgetError struct {

@@ -175,7 +175,7 @@ func orderEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(bou
 		return bodies, nil
 	case b.Status.Terminal():
 		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, boulder.ErrFinished)
-	case o.Do == boulder.OrderApprove, o.Do == boulder.OrderDecline:
+	case o.Do == boulder.OrderApprove, o.Do == boulder.OrderDecline, o.Do == boulder.OrderRevise:
 		return approvalEvents(s, o, now)
 	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:
 		return nil, refusal("boulder %s is paused already", b.ID)
@@ -231,6 +231,8 @@ func approvalEvents(s *boulder.State, o boulder.Order, now time.Time) ([]boulder
 		return nil, refusal("nothing of boulder %s waits for your approval", b.ID)
 	case asked != o.Hash:
 		return nil, refusal("what waits for your approval is not what you were shown: look again")
+	case b.Replan == nil && o.Do == boulder.OrderRevise:
+		return []boulder.Body{revisionAsked(s, &ReviseError{Comment: o.Text, Plan: o.Plan}, now)}, nil
 	case b.Replan == nil && o.Do == boulder.OrderDecline:
 		return nil, refusal("a plan is declined by cancelling its boulder: `manager cancel -b %s`", b.ID)
 	case b.Replan == nil:
@@ -239,7 +241,9 @@ func approvalEvents(s *boulder.State, o boulder.Order, now time.Time) ([]boulder
 	case o.Do == boulder.OrderDecline:
 		return schedule.RefuseReplan(s, declined), nil
 	case o.Plan != nil:
-		return nil, refusal("a replan cannot be edited: decline it, and tell the agents why with a note")
+		return nil, refusal("a replan cannot be edited: say with revise what should be different, or decline it")
+	case o.Do == boulder.OrderRevise:
+		return []boulder.Body{boulder.RevisionAsked{Comment: o.Text}}, nil
 	}
 	return []boulder.Body{replanned(s, *b.Replan.Proposed, true, now)}, nil
 }
@@ -251,7 +255,7 @@ func resumed(s *boulder.State) boulder.Body {
 	to := boulder.Running
 	switch {
 	case len(s.SubTasks) > 0:
-	case s.Revision != nil:
+	case s.Revision != nil && s.Boulder.Comment == "":
 		to = boulder.AwaitingApproval
 	default:
 		to = boulder.Planning
@@ -345,11 +349,14 @@ func (r *run) obey(o order) error {
 		}
 	}
 	switch o.Do {
-	case boulder.OrderApprove, boulder.OrderDecline:
+	case boulder.OrderApprove, boulder.OrderDecline, boulder.OrderRevise:
 		for _, key := range []workKey{planWork, replanWork} { // ends a question at a terminal
 			if stop := r.work[key]; stop != nil {
 				stop(errSuspended)
 			}
+		}
+		if o.Do == boulder.OrderRevise {
+			return nil
 		}
 		err := startable(r.state, r.o.limits)
 		if err == nil && planned {

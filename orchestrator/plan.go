@@ -24,6 +24,9 @@ func (r *run) startPlan() {
 	req := boulder.PlanRequest{
 		Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode, Look: b.LookMode, Known: found(b.Look),
 	}
+	if b.Comment != "" {
+		req.Was, req.Comment = new(r.state.Revision.Plan.Clone()), b.Comment
+	}
 	var plan *boulder.Plan
 	var questions []string
 	var usage boulder.Usage
@@ -43,12 +46,14 @@ func (r *run) startPlan() {
 		switch planning := r.state.Boulder.Status == boulder.Planning; {
 		case planning && errors.Is(err, boulder.ErrTrouble):
 			return r.apply(schedule.PlanTrouble(r.state, r.o.limits, r.now, err)...)
+		case planning && req.Was != nil && errors.Is(err, boulder.ErrNoNewPlan):
+			return r.apply(boulder.RevisionRefused{Reason: "the plan stays as it was: " + err.Error()})
 		case err != nil, !planning:
 			return r.unplanned(err)
 		case len(questions) > 0:
 			return r.apply(lookStarted(b.ID, lookModel(&b), questions, req.Known))
 		}
-		if err := r.propose(plan); err != nil {
+		if err := r.propose(plan, req.Was); err != nil {
 			return err
 		}
 		return r.commit() // before it is adopted: keep what was paid for
@@ -119,6 +124,10 @@ func (r *run) startApproval() {
 		}
 		return err
 	}, func(err error) error {
+		wish, revise := errors.AsType[*ReviseError](err)
+		if revise && r.state.Boulder.Status == boulder.AwaitingApproval {
+			return r.apply(revisionAsked(r.state, wish, r.now))
+		}
 		if err != nil || r.state.Boulder.Status != boulder.AwaitingApproval {
 			return r.unplanned(err)
 		}
@@ -147,7 +156,7 @@ func (r *run) adoptUnasked() error {
 		r.end(err)
 		return nil
 	}
-	if r.state.Boulder.AskPlan {
+	if r.state.Boulder.AskPlan || r.state.Boulder.Revised > 0 {
 		r.end(fmt.Errorf("%w: the plan is not approved yet", ErrWaiting))
 		return nil
 	}
@@ -171,8 +180,20 @@ func Unasked(plan *boulder.Plan) error {
 		" `manager plan` and run that", ErrUnowned, text.Short(strings.Join(rows, ", "), 600))
 }
 
-func (r *run) propose(plan *boulder.Plan) error {
-	rev := revision(plan, 1, r.now)
+// revisionAsked returns the event of the user's wish for another plan, with the user's own edits of the present one.
+func revisionAsked(s *boulder.State, wish *ReviseError, now time.Time) boulder.RevisionAsked {
+	asked := boulder.RevisionAsked{Comment: wish.Comment}
+	if wish.Plan != nil && wish.Plan.Hash() != s.Revision.Hash {
+		asked.Plan = new(revision(wish.Plan, s.Revision.Number+1, now))
+		asked.Plan.Edited = true
+	}
+	return asked
+}
+
+// propose stores a plan that awaits approval; was is the one that it revises, or nil.
+func (r *run) propose(plan, was *boulder.Plan) error {
+	rev := revision(plan, r.state.Boulder.Revision+1, r.now)
+	rev.Was = was
 	return r.apply(boulder.Planned{Revision: rev.Number, Origin: rev.Origin, Plan: rev})
 }
 
@@ -260,7 +281,7 @@ func runnable(from *boulder.State, edited *boulder.Plan, redone []string) boulde
 		s.Gates, s.NoWorse = slices.DeleteFunc(s.Gates, hint), slices.DeleteFunc(s.NoWorse, hint)
 	}
 	if sealed {
-		plan.Seal.Hash = plan.Hash() // dropping gates is not an edit by the user
+		plan.Reseal() // dropping gates is not an edit by the user
 	}
 	return plan
 }

@@ -40,10 +40,15 @@ func (r *run) startReplan() {
 		if applyErr := r.apply(r.ledgerUsage(replan.AttemptRef, boulder.UsageReplan, usage)...); applyErr != nil {
 			return applyErr
 		}
+		wish, revise := errors.AsType[*ReviseError](err)
 		switch {
-		case r.state.Boulder.Replan == nil || r.state.Boulder.ReplanNumber() != number: // an order has answered
+		case r.state.Boulder.Replan == nil || r.state.Boulder.ReplanNumber() != number || asks && replan.Proposed == nil: // an order has answered
 			return nil
-		case err == nil && r.state.Boulder.AskReplans && !asks:
+		case revise && asks:
+			return r.apply(boulder.RevisionAsked{Comment: wish.Comment})
+		case replan.Was != nil && !asks && errors.Is(err, boulder.ErrNoNewPlan):
+			return r.apply(boulder.RevisionRefused{Reason: "the new plan stays as it was: " + err.Error()})
+		case err == nil && (r.state.Boulder.AskReplans || replan.Was != nil) && !asks:
 			return r.apply(boulder.ReplanProposed{AttemptRef: replan.AttemptRef, Replacement: proposal.Replacement})
 		case err == nil:
 			return r.adoptReplan(proposal.Replacement, gates)
@@ -64,7 +69,7 @@ func (r *run) startReplan() {
 // Proposal returns the replan in progress, as shown to the user.
 func Proposal(s boulder.Snapshot) ReplanProposal {
 	replan := s.Boulder.Replan
-	p := ReplanProposal{Number: s.Boulder.ReplanNumber(), Reason: replan.Reason, Missing: replan.Missing}
+	p := ReplanProposal{Number: s.Boulder.ReplanNumber(), Reason: replan.Reason, Missing: replan.Missing, Was: replan.Was}
 	if replan.Proposed != nil {
 		p.Replacement = *replan.Proposed
 	}
@@ -80,7 +85,7 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 	b, plan := r.state.Boulder, r.state.Revision.Plan
 	req := boulder.ReplanRequest{
 		Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
-		Project: b.Project, Reason: b.Replan.Reason, Missing: b.Replan.Missing,
+		Project: b.Project, Reason: b.Replan.Reason, Missing: b.Replan.Missing, Was: b.Replan.Was, Comment: b.Replan.Comment,
 	}
 	var notes []string
 	if b.Replan.Extension() {
@@ -142,7 +147,7 @@ func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Tim
 	kept := slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return replaced(s.ID) })
 	plan.SubTasks, plan.Request = slices.Concat(kept, n.SubTasks), reowned(plan.Request, n, replaced)
 	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.LedgerModel), CreatedAt: now}
-	plan.Seal.Hash = plan.Hash()
+	plan.Reseal()
 	rev := boulder.PlanRevision{
 		Number: old.Number + 1, Plan: plan, Hash: plan.Seal.Hash, Origin: boulder.OriginReplan, AdoptedAt: now,
 	}

@@ -160,7 +160,7 @@ func (r *run) begin() error {
 	if err != nil || given.Plan == nil {
 		return err
 	}
-	if err := r.propose(given.Plan); err != nil || head.AskPlan && r.req.Fork == nil {
+	if err := r.propose(given.Plan, nil); err != nil || head.AskPlan && r.req.Fork == nil {
 		return err
 	}
 	if err := r.adopt(given, results); err != nil || r.req.Fork == nil || r.req.Note == "" {

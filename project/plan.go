@@ -33,6 +33,7 @@ func (p *Project) Plan(
 	limits := p.cfg.Limits
 	limits.ResetMax = min(limits.ResetMax, limits.CoolMax)
 	req.Project, req.Task, req.Constraints = p.dir, p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)
+	req.Comment = p.Clean("The comment", req.Comment)[0]
 	req.Look = cmp.Or(req.Look, p.cfg.Plan.Look)
 	model, err := p.Model()
 	if err != nil {

@@ -19,7 +19,8 @@ type answer struct {
 	Reason      string          `json:"reason"`
 	SubTasks    []answerSubTask `json:"sub_tasks"`
 	Owners      []answerOwner   `json:"owners"`
-	Rest        map[string]any  `json:"*"` // see [providers.Rest]
+	Allowed     []answerAllowed `json:"allowed"` // only in a revision
+	Rest        map[string]any  `json:"*"`       // see [providers.Rest]
 }
 
 type answerSubTask struct {

@@ -38,9 +38,9 @@ func extendPrompt(req boulder.ReplanRequest, shrink int, survey string) string {
 	}
 	records := ledger.Headed("Missing", strings.Join(missing, "\n\n")) +
 		ledger.Headed("Done, and frozen", doneList(req.Done, shrink)) +
-		ledger.Headed("Found out since", ledger.Bullets(learned))
+		ledger.Headed("Found out since", ledger.Bullets(learned)) + proposed(req.Was, shrink)
 	return ledger.Headed("Task", text.Excerpt(req.Task, maxTask/shrink, text.Start)) +
 		ledger.Headed("Goal", req.Goal) +
 		ledger.Headed("Constraints; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
-		foundPrompt(req.Facts) + survey + ledger.Marked("RECORDS", strings.TrimSpace(records)) + "Add what is missing."
+		foundPrompt(req.Facts) + survey + ledger.Marked("RECORDS", strings.TrimSpace(records)) + comment(req) + "Add what is missing."
 }

@@ -92,6 +92,9 @@ type answerOwner struct {
 func (a *answer) own(p *boulder.Plan, req boulder.PlanRequest) (told []string) {
 	for i := range p.Request {
 		o := &p.Request[i]
+		if s := specOf(p, o.Owner); o.Deferred != "" || s != nil && (o.ShownBy != "" || o.Kind != boulder.Asks) { // settled before
+			continue
+		}
 		if at := slices.IndexFunc(a.Owners, func(w answerOwner) bool { return strings.EqualFold(strings.TrimSpace(w.ID), o.ID) }); at >= 0 {
 			told = append(told, a.ownRow(o, a.Owners[at], p.SubTasks, req)...)
 		}

@@ -131,7 +131,7 @@ func restyle(n *yaml.Node) {
 		for i := 0; i < len(n.Content); i += 2 {
 			n.Content[i].Style = 0
 			restyle(n.Content[i+1])
-			if slices.Contains([]string{"depends_on", "done_when", "budget"}, n.Content[i].Value) {
+			if slices.Contains([]string{"depends_on", "done_when", "budget", "parts"}, n.Content[i].Value) {
 				n.Content[i+1].Style = yaml.FlowStyle
 			}
 		}

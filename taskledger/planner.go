@@ -42,9 +42,16 @@ func (p *Planner) log() *slog.Logger { return cmp.Or(p.Logger, slog.New(slog.Dis
 // Unusable answers go back to the model with what is wrong, up to three times. After that, or if the model refuses, the
 // plan is one sub-task with [boulder.OriginFallback]. A row that no sub-task does after [maxMended] answers stays without an
 // owner ([boulder.Plan.Unowned]). Whether the model's gates may run is decided elsewhere.
+//
+// With req.Was, that plan is changed as req.Comment says, by one call. What the user wrote ([boulder.Plan.ByHand]) stays,
+// unless the comment asks for a change of it; the rows of the request stay in any case. If no usable answer comes, the error
+// wraps [boulder.ErrNoNewPlan].
 func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	if blank(req.Task) {
 		return nil, boulder.Usage{}, errors.New("make a plan: there is no task: say what to do")
+	}
+	if req.Was != nil {
+		return p.revise(ctx, req)
 	}
 	if req.Mode == boulder.PlanNever {
 		return Seal(single(req), boulder.OriginDirect, "", time.Now()), boulder.Usage{}, nil
@@ -145,7 +152,7 @@ func (p *Planner) split(
 		}
 		return nil
 	}
-	schema := schemaOf(known.Facts, "sub_tasks.replaces")
+	schema := schemaOf(known.Facts, "allowed", "sub_tasks.replaces")
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.log(), question(systemPrompt, schema), check,
 		userPrompt(req, maxPromptTask, known, survey), userPrompt(req, shortPromptTask, known, ""))
 	if err == nil {
@@ -194,10 +201,10 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if len(req.Replaced)+len(req.Missing) == 0 {
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
 	}
-	asked := question(replanSystemPrompt, schemaOf(req.Facts, "goal", "constraints", "owners"))
+	asked := question(replanSystemPrompt, schemaOf(req.Facts, "goal", "constraints", "owners", "allowed"))
 	prompt := replanPrompt
 	if len(req.Missing) > 0 {
-		asked = question(extendSystemPrompt, schemaOf(req.Facts, "goal", "constraints", "owners", "sub_tasks.replaces"))
+		asked = question(extendSystemPrompt, schemaOf(req.Facts, "goal", "constraints", "owners", "allowed", "sub_tasks.replaces"))
 		prompt = extendPrompt
 	}
 	var made boulder.Replacement
@@ -226,9 +233,8 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 func Seal(plan *boulder.Plan, origin boulder.Origin, model string, now time.Time) *boulder.Plan {
 	p := new(plan.Clone())
 	fill(p)
-	p.Seal = &boulder.Seal{
-		Hash: p.Hash(), Origin: origin, Model: model, CreatedAt: now.UTC().Truncate(time.Second),
-	}
+	p.Seal = &boulder.Seal{Origin: origin, Model: model, CreatedAt: now.UTC().Truncate(time.Second)}
+	p.Reseal()
 	return p
 }
 

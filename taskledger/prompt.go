@@ -150,7 +150,24 @@ func replanPrompt(req boulder.ReplanRequest, shrink int, survey string) string {
 	return ledger.Headed("Task", text.Excerpt(req.Task, maxTask/shrink, text.Start)) +
 		ledger.Headed("Goal", req.Goal) +
 		ledger.Headed("Constraints; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
-		foundPrompt(req.Facts) + survey + ledger.Marked("RECORDS", replanRecords(req, shrink)) + "Replan what is replaced."
+		foundPrompt(req.Facts) + survey + ledger.Marked("RECORDS", replanRecords(req, shrink)) + comment(req) + "Replan what is replaced."
+}
+
+// comment is what the user wants changed in the proposal that the records have.
+func comment(req boulder.ReplanRequest) string {
+	return ledger.Headed("The user's comment on your proposal, which your answer has to heed", text.Excerpt(req.Comment, maxText, text.Start))
+}
+
+// proposed describes an earlier answer that the user wants changed.
+func proposed(was *boulder.Replacement, shrink int) string {
+	if was == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, s := range was.SubTasks {
+		fmt.Fprintf(&b, "### %s\n", specShown(s, shrink)+"\n")
+	}
+	return ledger.Headed("Your proposal, on which the user comments below", text.Excerpt(b.String(), 5*maxTask/shrink, text.Start))
 }
 
 func replanRecords(req boulder.ReplanRequest, shrink int) string {
@@ -183,6 +200,7 @@ func replanRecords(req boulder.ReplanRequest, shrink int) string {
 		ledger.Headed("Kept: these are done by others", ledger.Bullets(kept)),
 		ledger.Headed("Facts from the first planning", text.Excerpt(facts, maxText/shrink, text.Start)),
 		ledger.Headed("Found out since", ledger.Bullets(learned)),
+		proposed(req.Was, shrink),
 	}, ""))
 }
 

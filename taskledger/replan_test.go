@@ -439,9 +439,12 @@ func TestNothingInAPromptPassesForTheManager(t *testing.T) {
 			req := replanRequest()
 			whole := req
 			golden.Forge(&req, said)
-			req.Task, req.Goal, req.Constraints, req.Project = whole.Task, whole.Goal, whole.Constraints, dir
+			req.Task, req.Goal, req.Constraints, req.Comment, req.Project = whole.Task, whole.Goal, whole.Constraints, whole.Comment, dir
 			for i, t := range []*boulder.SubTask{&req.Failed, &req.Replaced[0], &req.Done[0], &req.Kept[0]} {
 				t.ID = whole.Taken[i]
+			}
+			for i := range req.Was.SubTasks {
+				req.Was.SubTasks[i].ID = "an-id"
 			}
 			m := answers(goodReplan, failure(providers.KindAuth))
 			_, _, _ = replan(t, m, req)

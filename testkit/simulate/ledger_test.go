@@ -79,12 +79,23 @@ func (p *process) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		if !p.w.sc.calm && p.number < maxDisturbed && d.is(p.w.sc.trouble) {
 			return pick(d, boulder.ErrTrouble, boulder.ErrFatal)
 		}
+		if b := p.w.disk.Boulder; b.Comment != req.Comment || req.Was != nil && req.Was.Hash() != p.w.disk.Revision.Hash {
+			p.w.violate("intent before effect", "a plan is revised as %q says, and the disk has %q", req.Comment, b.Comment)
+		}
+		if req.Was != nil && d.is(0.3) {
+			return boulder.ErrNoNewPlan
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, u, err
 	}
-	plan.Seal = &boulder.Seal{Hash: plan.Hash(), Origin: boulder.OriginModel, Model: ledger}
+	if req.Was != nil {
+		plan = req.Was.Clone()
+		plan.Goal = "revised: " + req.Comment
+	}
+	plan.Seal = &boulder.Seal{Origin: boulder.OriginModel, Model: ledger}
+	plan.Reseal()
 	return &plan, u, nil
 }
 
@@ -112,8 +123,16 @@ func (p *process) approve(ctx context.Context, plan *boulder.Plan) (orchestrator
 	if err := p.delay(ctx, laneApproval, d.span(time.Second, time.Hour), time.Second); err != nil {
 		return orchestrator.Approval{}, err
 	}
-	if err := p.alive(func() error { return nil }); err != nil {
+	revises := false
+	if err := p.alive(func() error { revises = d.is(0.3) && p.w.revises(); return nil }); err != nil {
 		return orchestrator.Approval{}, err
+	}
+	if revises {
+		wish := &orchestrator.ReviseError{Comment: "in a run"}
+		if wish.Plan = plan; d.is(0.5) {
+			plan.Goal = "edited, too"
+		}
+		return orchestrator.Approval{}, wish
 	}
 	switch p.w.sc.approval {
 	case "no":
@@ -134,10 +153,13 @@ func (p *process) approveReplan(ctx context.Context, r orchestrator.ReplanPropos
 	if err := p.delay(ctx, laneReplan, d.span(time.Second, 2*time.Hour), time.Second); err != nil {
 		return false, err
 	}
-	if err := p.alive(func() error { return nil }); err != nil {
+	revises := false
+	if err := p.alive(func() error { revises = d.is(0.3) && p.w.revises(); return nil }); err != nil {
 		return false, err
 	}
 	switch {
+	case revises:
+		return false, &orchestrator.ReviseError{Comment: "in a run"}
 	case d.is(0.2):
 		return false, orchestrator.ErrDeclined
 	case d.is(0.2) && p.number < maxDisturbed:

@@ -48,6 +48,9 @@ func (w *world) drawOrder(d dice) boulder.Order {
 		id = w.disk.SubTasks[d.IntN(n)].ID
 	}
 	if s := w.disk.Snapshot(); s.Asked() != "" && !w.sc.class.same() && d.is(0.5) {
+		if (s.Boulder.Replan != nil || w.sc.approval != "") && d.is(0.3) && w.revises() {
+			return boulder.Order{Do: boulder.OrderRevise, Hash: s.Asked(), Text: "otherwise"}
+		}
 		do := boulder.OrderDecline
 		if s.Boulder.Replan == nil || d.is(0.7) {
 			do = boulder.OrderApprove
@@ -82,6 +85,12 @@ func (w *world) drawOrder(d dice) boulder.Order {
 		o.SubTaskID = id
 	}
 	return o
+}
+
+// revises counts a wish for another plan, and reports whether the user has it: a few times in a world. The caller holds mu.
+func (w *world) revises() bool {
+	w.wishes++
+	return w.wishes <= 3 && !w.sc.class.same()
 }
 
 // order gives an order and checks its answer. It then calls answered with mu held, unless the process is dead.
@@ -142,6 +151,8 @@ func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 			return o.Do == boulder.OrderLanded
 		case boulder.Redone:
 			return o.Do == boulder.OrderRedo && b.SubTasks[0] == o.Redone.SubTasks[0]
+		case boulder.RevisionAsked:
+			return o.Do == boulder.OrderRevise && b.Comment == o.Text
 		case boulder.Decomposed, boulder.Replanned:
 			return o.Do == boulder.OrderApprove
 		case boulder.ReplanRefused:

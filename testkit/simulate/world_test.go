@@ -22,6 +22,7 @@ type world struct {
 	questions []*question    // what agents asked
 	met       map[string]int // faults that happened, by place
 	ids       int            // of messages, so far
+	wishes    int            // for another plan, so far
 	lanes     map[string]int // by sub-task, see lane
 	process   *process       // the living one
 	repo      repo

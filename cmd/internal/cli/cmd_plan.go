@@ -113,24 +113,29 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 
 func (a *app) newPlanCmd() *cobra.Command {
 	var o taskFlags
-	output, of := "", ""
+	output, of, revise := "", "", ""
 	cmd := &cobra.Command{
-		Use:   "plan [flags] \"TASK\"",
+		Use:   "plan [flags] \"TASK\"|--revise \"COMMENT\" [PLAN]",
 		Short: "Split a task into sub-tasks and write the plan file",
 		Long: `Asks the ledger model what the task demands, and then to split it, prints the plan, and writes it to a file. Nothing
 else in the project is changed. If the model finds that one agent does the task as well, the plan has one sub-task; --plan
 has it split all the same, and --direct asks no model.
 
-Then edit the file as you like and run it with ` + "`manager run`" + `.
+Then edit the file as you like and run it with ` + "`manager run`" + `; or say with --revise what should be different in it. What you
+wrote yourself stays, unless the comment asks for a change of it.
 
 --of writes the present plan of a boulder that has begun: edit what has not begun, and continue with ` + "`manager resume`" + `.`,
 		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"
   manager plan --from issue.md --constraint "never touch vendor/" -o feature.yaml
+  manager plan --revise "no page for it; check the whole at the end"
   manager plan -o - "Add dark mode" | less
   manager plan --of 01k3`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("of") {
+			switch {
+			case cmd.Flags().Changed("of"):
 				return a.runPlanOf(cmd.Context(), of, output, args)
+			case cmd.Flags().Changed("revise"):
+				return a.runRevise(cmd.Context(), revise, output, args)
 			}
 			return a.runPlan(cmd.Context(), &o, output, args)
 		},
@@ -138,8 +143,9 @@ Then edit the file as you like and run it with ` + "`manager run`" + `.
 	o.registerPlan(cmd)
 	a.shared(cmd, "attach")
 	cmd.Flags().StringVar(&of, "of", "", "write the plan of `BOULDER`, and ask no model")
+	cmd.Flags().StringVar(&revise, "revise", "", "have the ledger change a plan file (default .manager/plan.yaml) as the `COMMENT` says")
 	for _, name := range []string{"from", "constraint", "done-when", "direct", "plan", "from-list"} {
-		cmd.MarkFlagsMutuallyExclusive("of", name)
+		cmd.MarkFlagsMutuallyExclusive("of", "revise", name)
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "",
 		"write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
@@ -220,7 +226,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if len(o.doneWhen) > 0 {
 		plan.DoneWhen = boulder.DoneWhen(o.doneWhen)
 		if plan.Seal != nil {
-			plan.Seal.Hash = plan.Hash()
+			plan.Reseal()
 		}
 	}
 	if output == "-" {
@@ -246,6 +252,55 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 		run += " " + path
 	}
 	a.note("\nWrote %s. Edit it as you like, then: %s", a.pretty(path), run)
+	return nil
+}
+
+// runRevise has the ledger change a plan file, and shows the difference.
+func (a *app) runRevise(ctx context.Context, comment, output string, args []string) error {
+	path := a.project.PlanPath()
+	if len(args) > 0 {
+		path = a.file(args[0])
+	}
+	switch {
+	case strings.TrimSpace(comment) == "":
+		return usagef("--revise needs a comment: say what should be different")
+	case len(args) > 1, len(args) == 1 && !looksLikePlan(args[0]):
+		return usagef("--revise takes one plan file besides its comment, not %q: a task is in the plan already", args[0])
+	case !exists(path):
+		return usagef("there is no plan file %s: make one first with `manager plan \"TASK\"`", path)
+	}
+	plan, err := a.project.ReadPlan(path)
+	if err == nil {
+		err = a.connect(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	revised, err := a.revise(ctx, plan, comment)
+	if err != nil {
+		return err
+	}
+	if output == "-" {
+		data, err := taskledger.Format(revised)
+		if err != nil {
+			return err
+		}
+		_, err = a.Stdout.Write(data)
+		return err
+	}
+	if output != "" {
+		path = a.file(output)
+	}
+	if err := a.replacePlan(path, revised); err != nil {
+		return err
+	}
+	changes := boulder.ComparePlans(plan, revised)
+	if a.json {
+		shown := view.NewPlanJSON(revised, path)
+		shown.Changes = &changes
+		return a.printJSON(shown)
+	}
+	view.PlanChanges(a.on(a.Stdout), plan, revised)
 	return nil
 }
 
@@ -343,6 +398,8 @@ func (a *app) pretty(path string) string {
 type approver struct {
 	*app
 	edit bool             // open the editor first
+	file bool             // the plan is of a file and not of a boulder, which would revise it itself
+	was  *boulder.Plan    // the plan that the user wanted revised; nil: none, or it was shown what became of it
 	done project.Criteria // of sub-tasks that name none
 	most *boulder.Budget  // of the run; nil: none
 }
@@ -366,23 +423,28 @@ func (p *approver) approve(
 ) (a orchestrator.Approval, err error) {
 	p.project.Warm() // boots while the user reads
 	shown := plan
-	for edit, agreed := p.edit, false; !agreed; edit = true {
-		if edit {
+	answer := text.If(p.edit && p.was == nil, "edit")
+	for agreed := false; !agreed; {
+		switch answer {
+		case "edit":
 			shown, err = p.editPlan(ctx, plan, path)
+		case "revise":
+			shown, err = p.revised(ctx, plan, path)
 		}
 		switch _, bad := errors.AsType[*taskledger.FileError](err); {
 		case bad && p.interactive():
 			fmt.Fprintf(p.Stderr, "%s\nThe plan was not taken over; edit it again.\n", text.Safe(project.Message(err)))
+		case errors.Is(err, boulder.ErrNoNewPlan):
+			p.note("The plan stays as it was: %s", project.Message(err))
 		case err != nil:
 			return a, err
 		default:
-			if plan = shown; !p.json && !p.quiet {
-				p.preview(ctx, p.on(p.Stderr), plan, p.done, p.most)
-			}
+			plan = shown
+			p.show(ctx, plan)
 		}
-		answer := "yes"
+		answer = "yes"
 		if p.interactive() {
-			if answer, err = p.choose(ctx, "Run this plan?", "yes", "edit", "no"); err != nil {
+			if answer, err = p.choose(ctx, "Run this plan?", "yes", "edit", "revise", "no"); err != nil {
 				return a, err
 			}
 		}
@@ -400,6 +462,71 @@ func (p *approver) approve(
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 
+// show previews a plan, or what a revision changed in it.
+func (p *approver) show(ctx context.Context, plan *boulder.Plan) {
+	was := p.was
+	p.was = nil
+	switch {
+	case p.json || p.quiet:
+	case was == nil:
+		p.preview(ctx, p.on(p.Stderr), plan, p.done, p.most)
+	case boulder.ComparePlans(was, plan).Empty():
+		p.note("The plan is as it was.")
+	default:
+		view.PlanChanges(p.on(p.Stderr), was, plan)
+	}
+}
+
+// revised asks what should be different, and has the ledger change a plan of a file, with its file, or the boulder its own.
+func (p *approver) revised(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
+	comment, err := p.comment(ctx)
+	if err != nil || comment == "" {
+		return plan, err
+	}
+	p.was = plan
+	if !p.file {
+		return nil, &orchestrator.ReviseError{Comment: comment, Plan: plan}
+	}
+	revised, err := p.revise(ctx, plan, comment)
+	if err != nil {
+		p.was = nil
+		return nil, err
+	}
+	return revised, p.replacePlan(path, revised)
+}
+
+// comment asks what should be different in a plan, or returns "" if the user says nothing.
+func (a *app) comment(ctx context.Context) (string, error) {
+	fmt.Fprint(a.Stderr, "\nWhat should be different? ")
+	comment, err := a.line(ctx, "")
+	return a.project.Clean("The comment", strings.TrimSpace(comment))[0], err
+}
+
+// revise has the Task Ledger change a plan as the user's comment says.
+func (a *app) revise(ctx context.Context, plan *boulder.Plan, comment string) (*boulder.Plan, error) {
+	told, planned := a.planning(a.project.Ledger())
+	revised, usage, err := a.project.Plan(ctx, boulder.PlanRequest{Task: plan.Task, Was: plan, Comment: comment}, told)
+	planned()
+	if usage.Calls > 0 {
+		a.note("Revised with %s (%s).", view.ModelName(a.project.Ledger()), view.Usage(usage))
+	}
+	return revised, err
+}
+
+// replacePlan writes a plan to its file, and keeps the one before.
+func (a *app) replacePlan(path string, plan *boulder.Plan) error {
+	if exists(path) {
+		if err := os.Rename(path, path+".bak"); err != nil {
+			return fmt.Errorf("keep the plan before: %w", err)
+		}
+	}
+	if err := a.project.WritePlan(path, plan, nil); err != nil {
+		return err
+	}
+	a.note("Wrote %s; the plan before is %s.", a.pretty(path), a.pretty(path+".bak"))
+	return nil
+}
+
 func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanProposal) (gates bool, err error) {
 	asks := terminal(p.Stdin) && terminal(p.Stderr)
 	if p.view != nil && asks {
@@ -412,7 +539,16 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 		return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
 			" on: continue with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
 	}
-	_, err = p.choose(ctx, "Continue with this plan?", "yes", "no")
+	answer, err := p.choose(ctx, "Continue with this plan?", "yes", "revise", "no")
+	for err == nil && answer == "revise" {
+		var comment string
+		if comment, err = p.comment(ctx); err == nil && comment != "" {
+			return false, &orchestrator.ReviseError{Comment: comment}
+		}
+		if err == nil {
+			answer, err = p.choose(ctx, "Continue with this plan?", "yes", "revise", "no")
+		}
+	}
 	return err == nil, err
 }
 
@@ -439,9 +575,12 @@ func (a *app) choose(ctx context.Context, question string, words ...string) (str
 	}
 }
 
-// answer reads a line from the user; end of input counts as "no". A read cannot be cancelled, so a line that comes
+// answer reads a line from the user; end of input counts as "no".
+func (a *app) answer(ctx context.Context) (string, error) { return a.line(ctx, "no") }
+
+// line reads a line from the user, or returns end at the end of input. A read cannot be cancelled, so a line that comes
 // after ctx has ended answers the next question. Not for concurrent use.
-func (a *app) answer(ctx context.Context) (string, error) {
+func (a *app) line(ctx context.Context, end string) (string, error) {
 	if a.typed == nil {
 		a.typed = bufio.NewScanner(a.Stdin)
 	}
@@ -459,7 +598,7 @@ func (a *app) answer(ctx context.Context) (string, error) {
 	case line, ok := <-a.nextLine:
 		a.nextLine = nil
 		if !ok {
-			line = "no"
+			line = end
 		}
 		return line, nil
 	case <-ctx.Done():

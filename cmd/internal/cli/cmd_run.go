@@ -150,6 +150,8 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 	if err := ask.budget.name(ids, "the plan has no sub-task"); err != nil {
 		return err
 	}
+	ask.file = true
+	defer func() { ask.file = false }()
 	a, err := ask.approve(ctx, req.Plan, path, true)
 	req.Plan, req.GatesAsHints, req.Model = a.Plan, !a.Gates, a.Model
 	return err
@@ -442,7 +444,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 		return usagef("process %d serves this project, with an OpenCode server of its own choice and without a"+
 			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.Holder.PID)
 	}
-	waits := detail.Revision != nil && len(detail.SubTasks) == 0
+	waits := detail.Asked() != "" && detail.Boulder.Replan == nil
 	if waits && !a.yes && !a.interactive() {
 		return usagef("the plan of boulder %s waits for approval: resume it on a terminal, or run it without asking with --yes", id)
 	}
@@ -458,8 +460,13 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	case detail.Asked() != "" && a.interactive():
 		view.Replan(a.on(a.Stderr), orchestrator.Proposal(detail), taskledger.KnownCommands(a.project.Dir()))
 		o := boulder.Order{Do: boulder.OrderApprove, Hash: detail.Asked()}
-		if _, err = a.choose(ctx, "Continue with this plan?", "yes", "no"); errors.Is(err, orchestrator.ErrDeclined) {
+		answer := ""
+		switch answer, err = a.choose(ctx, "Continue with this plan?", "yes", "revise", "no"); {
+		case errors.Is(err, orchestrator.ErrDeclined):
 			o.Do, err = boulder.OrderDecline, nil
+		case answer == "revise":
+			o.Do = boulder.OrderRevise
+			o.Text, err = a.comment(ctx)
 		}
 		if err == nil {
 			err = there.Orders.Order(ctx, id, o)
@@ -497,6 +504,9 @@ func (a *app) agreeHere(ctx context.Context, there *project.Access, d boulder.Sn
 		return err
 	}
 	agreed, err := a.approverOf(d, *req).approve(ctx, &d.Revision.Plan, a.project.PlanPath(), a.project.Config().AllowModelGates)
+	if wish, revise := errors.AsType[*orchestrator.ReviseError](err); revise { // the server revises it
+		return there.Orders.Order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderRevise, Hash: d.Asked(), Text: wish.Comment, Plan: wish.Plan})
+	}
 	if errors.Is(err, orchestrator.ErrDeclined) {
 		err = cmp.Or(there.Orders.Order(ctx, d.Boulder.ID, boulder.Order{Do: boulder.OrderCancel}), err)
 	}

@@ -45,7 +45,7 @@ func New(p *project.Project, start func(ctx context.Context) (*project.Access, e
 		Instructions: instructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // the list never changes
 	})
 	add(to, "plan", false, "Have a model split a task into sub-tasks, without running them. Returns a boulder_id at once; wait "+
-		"returns the plan when it is made. resume runs it. If it has gates, commands that check the work, the user has to agree first.", s.plan)
+		"returns the plan when it is made. resume runs it; boulder and comment have it revised first. If it has gates, commands that check the work, the user has to agree first.", s.plan)
 	add(to, "run", false, "Hand a task over. It is split, run and checked in the background. Returns a boulder_id at once. Give the task "+
 		"alone, or a plan of your own. A plan with gates waits until the user agrees to it on a terminal.", s.run)
 	add(to, "list", true, "The project's newest boulders, with the boulder_id, task and status of each.", s.list)
@@ -115,7 +115,9 @@ type (
 		DryRun bool   `json:"dry_run,omitempty" jsonschema:"only say what would be done"`
 	}
 	planInput struct {
-		Task string `json:"task" jsonschema:"what to do, with all that has to be known for it: every agent gets it word for word"`
+		Task    string `json:"task,omitempty" jsonschema:"what to do, with all that has to be known for it: every agent gets it word for word"`
+		Boulder string `json:"boulder,omitempty" jsonschema:"instead of a task: the boulder whose waiting plan is to be revised"`
+		Comment string `json:"comment,omitempty" jsonschema:"of a revision: what should be different"`
 	}
 	runInput struct {
 		Task string `json:"task,omitempty" jsonschema:"what to do, with all that has to be known for it: every agent gets it word for word"`

@@ -310,6 +310,9 @@ func TestResume(t *testing.T) {
 			t.Errorf("%s waits: %v", id, waits)
 		}
 	}
+	w.refuses("plan", args{"boulder": "01users", "comment": "less"}, "any other is the user's to revise")
+	w.refuses("plan", args{"boulder": "01agents"}, "a revision needs the boulder and a comment")
+	w.refuses("plan", args{"boulder": "01agents", "comment": "less", "task": "x"}, "and no task")
 	w.result("detached", "resume", args{"boulder": "01crashed"})
 	w.refuses("resume", args{"boulder": "01users"}, "the user has to agree to the plan of boulder 01users")
 	w.result("detached", "resume", args{"boulder": "01agents"})

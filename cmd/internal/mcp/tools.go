@@ -18,10 +18,35 @@ import (
 )
 
 func (s *server) plan(ctx context.Context, in planInput) ([]any, error) {
+	if in.Boulder != "" || in.Comment != "" {
+		return s.revise(ctx, in)
+	}
 	if strings.TrimSpace(in.Task) == "" {
 		return nil, errors.New("the task is empty: say what to do")
 	}
 	return s.handOver(ctx, project.Request{Task: in.Task, Settings: boulder.Settings{AskPlan: true}})
+}
+
+// revise has the plan of a boulder that waits for approval changed, in the process that runs it or the background server.
+func (s *server) revise(ctx context.Context, in planInput) ([]any, error) {
+	comment := s.project.Clean("The comment", strings.TrimSpace(in.Comment))[0]
+	if in.Boulder == "" || comment == "" || in.Task != "" {
+		return nil, errors.New("a revision needs the boulder and a comment, and no task: the plan has the task in it")
+	}
+	done, err := s.project.Order(ctx, func(there *project.Access) (boulder.Snapshot, boulder.Order, error) {
+		d, err := project.Get(ctx, there, in.Boulder)
+		if err == nil && (!awaitsApproval(d) || !d.Boulder.AskPlan) {
+			err = fmt.Errorf("no plan of yours waits in boulder %s: the tool plan makes one, and any other is the user's to revise", d.Boulder.ID)
+		}
+		return d, boulder.Order{Do: boulder.OrderRevise, Hash: d.Asked(), Text: comment}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if done.Holder.Runs(done.After.Boulder) {
+		return []any{view.NewOrder(done)}, nil
+	}
+	return s.handOver(ctx, project.Request{Resume: done.After.Boulder.ID})
 }
 
 func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
@@ -204,7 +229,7 @@ func (s *server) take(ctx context.Context, w *waited, there *project.Access, d b
 }
 
 // awaitsApproval reports whether the plan of a boulder waits for approval.
-func awaitsApproval(d boulder.Snapshot) bool { return d.Revision != nil && len(d.SubTasks) == 0 }
+func awaitsApproval(d boulder.Snapshot) bool { return d.Asked() != "" && d.Boulder.Replan == nil }
 
 // awaitsUser reports whether that approval must be the user's. Without AskPlan the user was asked.
 func (s *server) awaitsUser(d boulder.Snapshot) bool {

@@ -126,6 +126,12 @@ var descriptions = byBody(
 	of(func(s *Entry, b boulder.Looked) {
 		s.looked(b)
 	}),
+	of(func(s *Entry, b boulder.RevisionAsked) {
+		s.say("✎", "the plan is to be revised: %s", b.Comment)
+	}),
+	of(func(s *Entry, b boulder.RevisionRefused) {
+		s.say("!", "%s", b.Reason)
+	}),
 	of(func(s *Entry, b boulder.Decomposed) {
 		s.say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
 			text.Plural(len(b.SubTasks), "sub-task"))

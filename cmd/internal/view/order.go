@@ -71,7 +71,9 @@ func NewOrder(done *project.Ordered) *Order {
 
 // Answered says what the user decided about a plan or a replan.
 func Answered(o boulder.Order) string {
-	return map[bool]string{true: "Approved.", false: "Declined."}[o.Do == boulder.OrderApprove]
+	return map[boulder.OrderKind]string{
+		boulder.OrderApprove: "Approved.", boulder.OrderDecline: "Declined.", boulder.OrderRevise: "The plan is revised, and then waits for you again.",
+	}[o.Do]
 }
 
 // Print writes the report for people.
@@ -93,7 +95,7 @@ func (r *Order) Text() string {
 			at = "Stopped, to be taken up again: " + Listed(r.AtWork) + "."
 		}
 		return "Paused. " + at + left + " Continue with: " + resume
-	case boulder.OrderApprove, boulder.OrderDecline:
+	case boulder.OrderApprove, boulder.OrderDecline, boulder.OrderRevise:
 		line = Answered(r.Order) + text.If(len(r.Blocked) > 0, " Blocked, because of that: "+Listed(r.Blocked)+".")
 	case boulder.OrderKeep:
 		return fmt.Sprintf("The result of %q is taken as up to date.", r.Kept.SubTaskID)

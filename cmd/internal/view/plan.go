@@ -26,7 +26,8 @@ type planJSON struct {
 	Edited bool           `json:"edited"`         // the user changed it after it was sealed
 	Base   string         `json:"base,omitempty"` // commit that it was made on; absent outside git
 	boulder.Plan
-	Warnings []yamlfile.Problem `json:"warnings,omitempty"` // of its gates; file is the path in the plan, without a line
+	Changes  *boulder.PlanChanges `json:"changes,omitempty"`  // what a revision changed
+	Warnings []yamlfile.Problem   `json:"warnings,omitempty"` // of its gates; file is the path in the plan, without a line
 }
 
 // NewPlanJSON returns a plan as --json prints it.
@@ -199,6 +200,12 @@ func Replan(o page.Out, r orchestrator.ReplanProposal, known []string) {
 	o.Say(o.Bold(fmt.Sprintf("%s %d:", name, r.Number)), " ", o.Plain(r.Reason))
 	for _, missing := range r.Missing {
 		o.Field(1, "missing", missing)
+	}
+	if r.Was != nil {
+		o.Say("Of the proposal before, this is different:")
+		PlanChanges(o, &boulder.Plan{SubTasks: r.Was.SubTasks}, &boulder.Plan{SubTasks: r.SubTasks})
+		Warnings(o, taskledger.Warnings(&boulder.Plan{SubTasks: r.SubTasks}))
+		return
 	}
 	var changed []string
 	for _, s := range r.SubTasks {

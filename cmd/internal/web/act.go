@@ -59,12 +59,19 @@ func (s *Site) order(r *http.Request) (said string, err error) {
 	if o.Do == boulder.OrderNote {
 		o.Text = s.project.Clean("The note", strings.TrimSpace(r.PostFormValue("text")))[0]
 	}
-	if o.Do == boulder.OrderApprove || o.Do == boulder.OrderDecline {
+	switch o.Do {
+	case boulder.OrderApprove, boulder.OrderDecline:
 		o.Hash = r.PostFormValue("hash")
+	case boulder.OrderRevise:
+		o.Hash, o.SubTaskID = r.PostFormValue("hash"), ""
+		o.Text = s.project.Clean("The comment", strings.TrimSpace(text.JoinedBy(": ", r.PostFormValue("task"), r.PostFormValue("text"))))[0]
+		if strings.TrimSpace(r.PostFormValue("text")) == "" {
+			return "", errors.New("nothing was sent: say what should be different")
+		}
 	}
 	allowed := []boulder.OrderKind{
 		boulder.OrderPause, boulder.OrderResume, boulder.OrderCancel, boulder.OrderRetry, boulder.OrderSkip, boulder.OrderNote,
-		boulder.OrderArchive, boulder.OrderUnarchive, boulder.OrderApprove, boulder.OrderDecline, boulder.OrderKeep,
+		boulder.OrderArchive, boulder.OrderUnarchive, boulder.OrderApprove, boulder.OrderDecline, boulder.OrderRevise, boulder.OrderKeep,
 	}
 	switch {
 	case !slices.Contains(allowed, o.Do):
@@ -102,7 +109,7 @@ func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said s
 		return "Archived " + id + ".", nil
 	case o.Do == boulder.OrderUnarchive:
 		return id + " is back.", nil
-	case o.Do != boulder.OrderApprove && o.Do != boulder.OrderDecline || done.Holder == nil || !done.Holder.Serves:
+	case !slices.Contains([]boulder.OrderKind{boulder.OrderApprove, boulder.OrderDecline, boulder.OrderRevise}, o.Do) || done.Holder == nil || !done.Holder.Serves:
 	default:
 		if resumed, err := s.resume(ctx, id); err == nil && resumed != "" {
 			return view.Answered(o) + " " + resumed, nil
@@ -125,7 +132,7 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 		return "", err
 	case !there.Holder.Serves:
 		return "", command
-	case d.Revision != nil && len(d.SubTasks) == 0:
+	case d.Asked() != "" && d.Boulder.Replan == nil:
 		return "", errors.New("its plan waits for your approval")
 	}
 	if _, err := there.Submit(ctx, project.Request{Resume: id}); err != nil {

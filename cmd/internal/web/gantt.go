@@ -87,6 +87,8 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 	switch b := e.Body.(type) {
 	case boulder.Created:
 		l.begin(at, "plan", "planning")
+	case boulder.RevisionAsked:
+		whole.begin(at, "plan", line)
 	case boulder.Planned, boulder.Parked:
 		l.begin(at, "you", line)
 	case boulder.Decomposed, boulder.TaskComplete, boulder.SubTaskDone, boulder.Judged, boulder.Retry, boulder.Unparked,
@@ -143,7 +145,7 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 		whole.begin(at, "plan", line)
 	case boulder.PlanTrouble:
 		whole.begin(at, "wait", line)
-	case boulder.ReplanProposed:
+	case boulder.ReplanProposed, boulder.RevisionRefused:
 		whole.begin(at, "you", line)
 	case boulder.Replanned, boulder.ReplanRefused:
 		whole.end(at, line)

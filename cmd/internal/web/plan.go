@@ -30,13 +30,20 @@ func (s *Site) addApproval(ctx context.Context, p *Page, d *boulder.Snapshot, ba
 	plan, shown := boulder.Plan{}, template.HTML("")
 	if b.Replan == nil {
 		plan, shown = d.Revision.Plan, s.preview(ctx, b, &d.Revision.Plan, taskledger.Warnings(&d.Revision.Plan))
+		if was := d.Revision.Was; was != nil {
+			shown = printed(func(o page.Out) {
+				o.Say(o.Bold("What the revision changed:"))
+				view.PlanChanges(o, was, &plan)
+				o.Say()
+			}) + shown
+		}
 	} else {
 		proposal := orchestrator.Proposal(*d)
 		plan.SubTasks, shown = proposal.SubTasks, printed(func(o page.Out) { view.Replan(o, proposal, taskledger.KnownCommands(s.project.Dir())) })
 	}
 	all, _ := taskledger.Format(&plan) // cannot fail: the plan was parsed, or made here
 	p.add("agree-"+b.ID, "", s.html("agree", map[string]any{
-		"B": b, "Hash": asked, "Shown": shown, "All": string(all), "Back": back, "Linked": back == "/",
+		"B": b, "Plan": plan, "Hash": asked, "Shown": shown, "All": string(all), "Back": back, "Linked": back == "/",
 	}))
 }
 

@@ -26,6 +26,25 @@ func hashOf(t *testing.T, shown, id string) string {
 	return found[1]
 }
 
+// What should be different in a plan or a replan is stored, and it waits no more; nothing said is asked for again.
+func TestReviseOnAPage(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{"01k3plan": "one: smaller", "01k3replan": "smaller: less"} {
+		dir := t.TempDir()
+		asking(t, dir)
+		b := enter(t, site(t, dir, ""))
+		sub, _, _ := strings.Cut(want, ":")
+		shown := b.get("/b/" + id)
+		says(t, shown, "What should be different?", `<option value="`+sub+`">`)
+		form := url.Values{"do": {"revise"}, "hash": {hashOf(t, shown, id)}, "task": {sub}, "back": {"/b/" + id}}
+		b.do("POST", "/b/"+id+"/order", form)
+		says(t, b.get("/b/"+id), "say what should be different", `value="approve"`)
+		form.Set("text", "less of it")
+		b.do("POST", "/b/"+id+"/order", form)
+		says(t, b.get("/b/"+id), "The plan is revised, and then waits for you again.", "NOT value=\"approve\"")
+	}
+}
+
 // A plan or replan that waits for approval is on the first page. The answer is stored even if no process runs.
 func TestApprove(t *testing.T) {
 	t.Parallel()

@@ -117,7 +117,9 @@ func (r *builder) take(e boulder.Event) {
 		r.plan = chat(r.root, "plan")
 	case boulder.ReplanStarted:
 		r.plan = chat(r.root, "replan")
-	case boulder.Planned, boulder.Decomposed, boulder.ReplanProposed, boulder.Replanned, boulder.ReplanRefused,
+	case boulder.RevisionAsked:
+		r.plan = chat(r.root, "revise")
+	case boulder.Planned, boulder.Decomposed, boulder.ReplanProposed, boulder.Replanned, boulder.ReplanRefused, boulder.RevisionRefused,
 		boulder.PlanTrouble:
 		r.plan.end(at)
 	case boulder.LookStarted:
