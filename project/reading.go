@@ -13,6 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project/internal/control"
+	"github.com/bouldermgr/manager/project/internal/watch"
 	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/store"
 )
@@ -115,7 +116,7 @@ func (p *Project) Report(r *Reading) *report.Report {
 
 // Version changes whenever any process may have changed the state. It opens nothing: it compares file times and sizes.
 func (p *Project) Version() (v string) {
-	for _, name := range []string{store.FileName, blockers.FileName, control.SocketName} {
+	for _, name := range []string{store.FileName, blockers.FileName, watch.FileName, control.SocketName} {
 		if info, err := os.Stat(filepath.Join(p.stateDir(), name)); err == nil {
 			v += fmt.Sprintln(name, info.ModTime().UnixNano(), info.Size())
 		}

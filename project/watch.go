@@ -142,6 +142,18 @@ func (p *Project) AskWatch(ctx context.Context, req WatchRequest) (report WatchR
 	return report, errors.Join(unreadable, err, db.Close())
 }
 
+// Watched returns the sessions that are or were watched here, for a view that cannot wait: while the watch talks to OpenCode,
+// it takes up to a second and then fails.
+func (p *Project) Watched(ctx context.Context) (WatchReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	report, err := p.AskWatch(ctx, WatchRequest{})
+	if ctx.Err() != nil {
+		err = errors.New("the watch is busy with OpenCode: its sessions are shown when it answers")
+	}
+	return report, err
+}
+
 func (p *Project) watchSocket() string { return filepath.Join(p.stateDir(), watch.SocketName) }
 
 // openWatch opens the state of watches. If another watch has it, the error names the process.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
-	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project"
 )
@@ -198,10 +197,12 @@ func (a *app) runWatchStatus(ctx context.Context) error {
 	if len(report.Sessions) == 0 && err == nil {
 		a.note("No session is known here.")
 	}
-	for _, s := range report.Sessions {
-		if s.Watched || s.Newest == nil || s.Newest.Gate != enforcer.GateOwned || a.verbose {
-			fmt.Fprintln(a.Stdout, view.WatchStatusLine(a.on(a.Stdout).Paint, s))
-		}
+	shown := report.Sessions
+	if !a.verbose {
+		shown = view.Watched(report)
+	}
+	for _, s := range shown {
+		fmt.Fprintln(a.Stdout, view.WatchStatusLine(a.on(a.Stdout).Paint, s))
 	}
 	return err
 }

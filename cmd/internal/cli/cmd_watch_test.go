@@ -26,7 +26,7 @@ rules:
       - text: b is there.
   - when: {kind: agent, first_user: "Write c"}
     replies:
-      - text: I wrote c.
+      - text: I wrote c, and there is nothing left to do.
       - tool_calls: [{name: bash, args: {command: touch c.txt, description: Write c}}]
       - text: Now c is written.
       - tool_calls: [{name: bash, args: {command: echo c > c.txt, description: Fill c}}]
@@ -122,6 +122,11 @@ func TestWatchCommand(t *testing.T) {
 	}
 	says(5, "watched already: process", "watch")
 	says(0, "complete", "watch", "--status")
+	ui, endUI := openUI(t, project, env)
+	if shown := ui.page("/"); !strings.Contains(shown, "Your own sessions") || !strings.Contains(shown, "<b>complete</b>") {
+		t.Errorf("the watched session is not on the page:\n%s", shown)
+	}
+	endUI()
 	says(0, "is stopped", "watch", "stop", w.session[len(w.session)-6:])
 	says(0, "continues (1)", "show", "--why", w.session)
 	says(0, "waits (stopped)", "watch", "--dry-run", "--once")

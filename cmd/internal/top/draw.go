@@ -180,7 +180,7 @@ func (m *model) head() string {
 		who, trouble = fmt.Sprintf("process %d: %s", h.PID, text.Clip(h.Command, 40)), text.Prefixed("out of date: ", text.OneLine(h.Trouble))
 	}
 	return text.Truncate(text.JoinedBy("  ", m.paint.Bold(text.OneLine(filepath.Base(m.project.Dir()))),
-		m.paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.paint.Yellow(trouble), m.paint.Dim(who)), m.size.Width)
+		m.paint.Yellow(view.WaitingOf(m.seen.asks).Text()), m.paint.Yellow(trouble), view.WatchedText(m.seen.watched), m.paint.Dim(who)), m.size.Width)
 }
 
 // foot shows the last message or read error, the prompt and what the user types, or the keys.

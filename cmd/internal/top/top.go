@@ -172,6 +172,7 @@ type reading struct {
 	version string                   // see [project.Project.Version]
 	items   []view.ListItem          // not archived, newest first
 	asks    []report.Blocker         // that can still be answered, by urgency
+	watched []project.WatchStatus    // the user's own sessions
 	status  *view.Status             // nil if there is no boulder, or it cannot be read
 	sub     *boulder.SubTask         // at place, or nil
 	turns   []boulder.Turn           // of sub
@@ -184,11 +185,13 @@ func (m *model) read(ctx context.Context, at place, had *reading) *reading {
 	r := &reading{asked: at, place: at, version: m.project.Version(), Reading: project.Reading{Now: time.Now()}}
 	pending, asksErr := m.project.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	r.asks = view.WithoutMoot(pending)
+	watched, watchErr := m.project.Watched(ctx)
+	r.watched = watched.Sessions
 	stateErr := m.readState(ctx, r, had)
 	r.turns = boulder.Turns(r.Events, r.task)
 	var saidErr error
 	r.said, saidErr = view.ReadTranscripts(r.Boulder.Project, r.turns)
-	r.err = errors.Join(stateErr, asksErr, saidErr)
+	r.err = errors.Join(stateErr, asksErr, saidErr, watchErr)
 	return r
 }
 

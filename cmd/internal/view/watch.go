@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,10 +86,44 @@ func WatchStatusLine(p page.Paint, s project.WatchStatus) string {
 	case enforcer.Stopped, enforcer.Exhausted:
 		status = p.Yellow(status)
 	}
-	counts := fmt.Sprintf("%d sent, %d failed, %d open", s.Iteration, s.FailureCount, len(s.Open))
 	return strings.Join([]string{
-		p.Dim(s.SessionID), status, text.Fit(counts, widthCounts), text.Fit(s.Title, widthTitle), text.Clip(s.Reason, 200),
+		p.Dim(s.SessionID), status, text.Fit(watchCounts(s), widthCounts), text.Fit(s.Title, widthTitle), text.Clip(s.Reason, 200),
 	}, "  ")
+}
+
+func watchCounts(s project.WatchStatus) string {
+	return fmt.Sprintf("%d sent, %d failed, %d open", s.Iteration, s.FailureCount, len(s.Open))
+}
+
+// Watched returns the sessions that are or were watched here, latest activity first, without those of runs.
+func Watched(r project.WatchReport) []project.WatchStatus {
+	return slices.DeleteFunc(slices.Clone(r.Sessions), func(s project.WatchStatus) bool {
+		return !s.Watched && s.Newest != nil && s.Newest.Gate == enforcer.GateOwned
+	})
+}
+
+// PrintWatched prints a line for each watched session.
+func PrintWatched(o page.Out, sessions []project.WatchStatus) {
+	for _, s := range sessions {
+		status := text.If(!s.Watched, "no watch now, was ") + string(cmp.Or(s.Status, enforcer.Watching))
+		o.Item(1, text.JoinedBy(" · ", o.Plain(cmp.Or(text.OneLine(s.Title), s.SessionID)), o.Strong(status),
+			o.Faint(watchCounts(s)), o.Plain(text.Clip(s.Reason, 200))))
+	}
+}
+
+// WatchedText counts watched sessions, and those that rest: "3 sessions watched, 1 of them stopped or exhausted".
+func WatchedText(sessions []project.WatchStatus) string {
+	watched, rest := 0, 0
+	for _, s := range sessions {
+		switch {
+		case !s.Watched:
+			continue
+		case s.Status == enforcer.Stopped, s.Status == enforcer.Exhausted:
+			rest++
+		}
+		watched++
+	}
+	return text.If(watched > 0, text.Plural(watched, "session")+" watched"+text.If(rest > 0, fmt.Sprintf(", %d of them stopped or exhausted", rest)))
 }
 
 // WatchHistory is what `manager show --why SESSION --json` prints: one object.

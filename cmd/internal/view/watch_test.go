@@ -50,3 +50,19 @@ func TestWhatIsNotNewIsSilent(t *testing.T) {
 		}
 	}
 }
+
+func TestWatchedText(t *testing.T) {
+	t.Parallel()
+	status := func(watched bool, s enforcer.Status) project.WatchStatus {
+		return project.WatchStatus{Watched: watched, Overview: enforcer.Overview{Status: s}}
+	}
+	all := []project.WatchStatus{
+		status(true, enforcer.Watching), status(true, enforcer.Exhausted), status(false, enforcer.Stopped), status(true, enforcer.Complete),
+	}
+	for n, want := range []string{"", "1 session watched", "2 sessions watched, 1 of them stopped or exhausted",
+		"2 sessions watched, 1 of them stopped or exhausted", "3 sessions watched, 1 of them stopped or exhausted"} {
+		if got := WatchedText(all[:n]); got != want {
+			t.Errorf("%d sessions: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -206,7 +206,9 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 	}
 	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
 	p.add("at-work", "At work", s.html("items", map[string]any{"Items": atWork, "Now": now}))
-	return s.unread(p, err), nil
+	watched, watchErr := s.project.Watched(ctx)
+	p.add("watched", "Your own sessions", printed(func(o page.Out) { view.PrintWatched(o, view.Watched(watched)) }))
+	return s.unread(p, errors.Join(err, watchErr)), nil
 }
 
 // unread adds a section about what could not be read.

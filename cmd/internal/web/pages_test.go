@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/projecttest"
 	"github.com/bouldermgr/manager/testkit/golden/sample"
 )
 
@@ -45,7 +48,10 @@ func TestPages(t *testing.T) {
 			t.Errorf("GET %s: %d, want %d", path, w.Code, want)
 		}
 	}
-	says(t, enter(t, site(t, t.TempDir(), "")).get("/"), "Nothing has been run here yet")
+	says(t, enter(t, site(t, t.TempDir(), "")).get("/"), "Nothing has been run here yet", "NOT Your own sessions")
+	projecttest.Watched(t, dir, project.WatchEntry{SessionID: "ses_<b>", Decision: enforcer.Wait, Gate: enforcer.GateIdle},
+		project.WatchEntry{SessionID: "ses_of_a_run", Decision: enforcer.Wait, Gate: enforcer.GateOwned})
+	says(t, b.get("/"), "Your own sessions", "ses_&lt;b&gt; · ", "no watch now, was watching", "NOT ses_of_a_run")
 }
 
 // Answers and orders on a page do what the commands do. The page reports the outcome once.
