@@ -176,7 +176,8 @@ func PresentPlan(d *boulder.Snapshot) (plan *boulder.Plan, remarks map[string]st
 	}
 	plan, remarks = new(d.Revision.Plan.Clone()), map[string]string{}
 	plan.Seal = new(sealOf(b, d.Revision))
-	plan.Seal.Hash, plan.Seal.Boulder = plan.Hash(), b.ID
+	plan.Reseal(plan.ByHand()...)
+	plan.Seal.Boulder = b.ID
 	for _, t := range d.SubTasks {
 		switch {
 		case t.Status == boulder.SubTaskCompleted, t.Status == boulder.SubTaskSkipped, t.Reuse != "":
