@@ -192,7 +192,7 @@ func TestNobodyAgreedYet(t *testing.T) {
 	t.Parallel()
 	asks := boulder.Settings{AskPlan: true}
 	for name, req := range map[string]orchestrator.Request{
-		"made": {Task: "t", GatesApproved: true, Settings: asks}, "given": {Plan: gated(), GatesApproved: true, Settings: asks},
+		"made": {Task: "t", GatesApproved: true, Settings: asks}, "given": {Plan: gated(), Settings: asks},
 	} {
 		for _, gates := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, gates), func(t *testing.T) {
@@ -386,7 +386,7 @@ func TestPlanFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			events, err := r.request(orchestrator.Request{
-				Plan: test.plan, GatesApproved: true, Settings: boulder.Settings{Model: "p/m"},
+				Plan: test.plan, Settings: boulder.Settings{Model: "p/m"},
 			})
 			r.completes(events, err)
 			d := events[2].Body.(boulder.Decomposed)

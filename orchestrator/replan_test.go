@@ -52,7 +52,7 @@ func TestReplan(t *testing.T) {
 		{ID: "r1", Text: "a gate", Owner: "hard", ShownBy: "make check"}, {ID: "r2", Text: "the rest", Owner: "behind", ShownBy: "Do behind"},
 		{ID: "r3", Text: "done", Owner: "done", ShownBy: "Do done"}, {ID: "r4", Text: "not", Kind: boulder.Forbids},
 	}
-	events, err := r.request(orchestrator.Request{Plan: plan, GatesApproved: true})
+	events, err := r.request(orchestrator.Request{Plan: plan})
 	r.completes(events, err)
 	says(t, events, "- hard: Do hard (superseded)\n  replaced by plan revision 2: ")
 

@@ -24,7 +24,7 @@ func TestJudgeCannotOverruleGates(t *testing.T) {
 		turns++
 		return boulder.Evidence{Gates: []boulder.Gate{{Command: "make", ExitCode: 2 - turns}}, ToolCount: 1}, nil
 	}
-	events, err := r.request(orchestrator.Request{Plan: planOf(withGate("a", "make")), GatesApproved: true})
+	events, err := r.request(orchestrator.Request{Plan: planOf(withGate("a", "make"))})
 	r.completes(events, err)
 	if turns != 2 {
 		t.Errorf("%d turns", turns)
@@ -45,7 +45,7 @@ func TestRunnerWithoutGates(t *testing.T) {
 	r.cfg.Runner = runnerFunc(func(context.Context, boulder.Job, func(boulder.Body) error) (boulder.Evidence, error) {
 		return boulder.Evidence{FinalMessage: "done"}, nil
 	})
-	events, err := r.request(orchestrator.Request{Plan: planOf(withGate("a", "false")), GatesApproved: true})
+	events, err := r.request(orchestrator.Request{Plan: planOf(withGate("a", "false"))})
 	if !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "the gate `false` did not run") {
 		t.Errorf("%v: %v", err, types(events))
 	}
@@ -99,7 +99,7 @@ func TestFinalGates(t *testing.T) {
 		v := &verifying{server: r.server, exits: test.exits}
 		r.cfg.Runner = v
 		plan := planOf(withGate("a", "gate-a"), withGate("b", "gate-b", "a"))
-		events, err := r.request(orchestrator.Request{Plan: plan, GatesApproved: true})
+		events, err := r.request(orchestrator.Request{Plan: plan})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestNoFinalGates(t *testing.T) {
 	r := newRig(t)
 	v := &verifying{server: r.server}
 	r.cfg.Runner = v
-	r.completes(r.request(orchestrator.Request{Plan: planOf(withGate("a", "make")), GatesApproved: true}))
+	r.completes(r.request(orchestrator.Request{Plan: planOf(withGate("a", "make"))}))
 	if len(v.asked) != 0 {
 		t.Errorf("asked for %+v", v.asked)
 	}
@@ -146,7 +146,7 @@ func TestStoppedInFinalGates(t *testing.T) {
 		return ctx.Err()
 	}
 	plan := planOf(withGate("a", "gate-a"), withGate("b", "gate-b", "a"))
-	_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: plan, GatesApproved: true}))
+	_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: plan}))
 	if !errors.Is(err, orchestrator.ErrStopped) {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestForkRunsInheritedGates(t *testing.T) {
 		v := &verifying{server: r.server}
 		r.cfg.Runner = v
 		r.completes(r.request(orchestrator.Request{
-			Plan: planOf(withGate("a", "gate-a"), spec("b", "a")), GatesApproved: true,
+			Plan: planOf(withGate("a", "gate-a"), spec("b", "a")),
 		}))
 		r.cfg.NewID = func() string { return "b2" }
 		v.exits = map[string]int{"gate-a": test.exit}

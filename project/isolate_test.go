@@ -195,7 +195,7 @@ func (w *slotted) process(plan *boulder.Plan) error {
 			w.Fatal(err)
 		}
 	}
-	req := orchestrator.Request{Plan: plan, GatesApproved: true, SlotBase: w.base}
+	req := orchestrator.Request{Plan: plan, SlotBase: w.base}
 	req.Generated = w.generated
 	req.IntegrationGates = []string{"! grep -rl '<<<<<<<' . --include='*.txt'"}
 	if len(w.store.events) > 0 {

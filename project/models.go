@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/anthropic"
@@ -23,10 +24,16 @@ const slowBoot = 5 * time.Second
 // CheckModels refuses a plan with a model or agent that OpenCode does not have, before the run spends an hour. It
 // returns the model of sub-tasks that name none: from flags, configuration or OpenCode; empty lets OpenCode choose.
 func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, error) {
-	fallback, err := p.Model()
+	return p.checkModels(ctx, plan, "", "")
+}
+
+// checkModels is [Project.CheckModels] for a run whose settings name a model and an agent, or none.
+func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, model, agent string) (string, error) {
+	ref, err := modelOf("--model", model, p.opts.Model, p.cfg.Model)
 	if err != nil {
 		return "", err
 	}
+	fallback := ref.String()
 	slow := time.AfterFunc(time.Second, func() { p.note("Waiting for OpenCode …") })
 	defer slow.Stop()
 	conn, err := p.host.Connect(ctx)
@@ -44,10 +51,10 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 		return "", fmt.Errorf("ask OpenCode for its models: %w", err)
 	}
 	p.secrets.Add("a key of OpenCode's", catalogue.Keys...)
-	if err := p.checkAgents(ctx, dir, plan); err != nil {
+	if err := p.checkAgents(ctx, dir, plan, agent); err != nil {
 		return "", err
 	}
-	from := "--model or the configuration"
+	from := cmp.Or(text.If(model != "", "the request"), "--model or the configuration")
 	unnamed := func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }
 	if fallback == "" && slices.ContainsFunc(plan.SubTasks, unnamed) {
 		from = "OpenCode's configuration"
@@ -86,8 +93,8 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 // agent returns the agent of sub-tasks that name none; empty lets OpenCode choose.
 func (p *Project) agent() string { return cmp.Or(p.opts.Agent, p.cfg.Agent) }
 
-func (p *Project) checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan) error {
-	wanted := map[string]string{p.agent(): "--agent or the configuration"}
+func (p *Project) checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan, agent string) error {
+	wanted := map[string]string{cmp.Or(agent, p.agent()): cmp.Or(text.If(agent != "", "the request"), "--agent or the configuration")}
 	for _, s := range plan.SubTasks {
 		if _, ok := wanted[s.Agent]; !ok {
 			wanted[s.Agent] = fmt.Sprintf("sub-task %q", s.ID)

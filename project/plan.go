@@ -71,8 +71,14 @@ func (p *Project) CheckPlan(name string, data []byte) (*boulder.Plan, []yamlfile
 	if err != nil {
 		return nil, nil, err
 	}
+	plan, err = p.cleanPlan("The plan "+name, plan)
+	return plan, secret.Each(warnings, p.secrets), err
+}
+
+// cleanPlan takes secrets out of a plan, and refuses those in commands, ids and models. name stands for it in messages.
+func (p *Project) cleanPlan(name string, plan *boulder.Plan) (*boulder.Plan, error) {
 	if err := p.refuseSecret("the plan's model", plan.Model); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, s := range plan.SubTasks {
 		for name, values := range map[string][]string{
@@ -80,16 +86,15 @@ func (p *Project) CheckPlan(name string, data []byte) (*boulder.Plan, []yamlfile
 			"gates": s.Gates, "no_worse": s.NoWorse,
 		} {
 			if err := p.refuseSecret(fmt.Sprintf("%s of sub-task %q", name, p.secrets.Text(s.ID)), values...); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 	}
-	written, _ := json.Marshal(plan) // a parsed plan always marshals
+	written, _ := json.Marshal(plan) // a checked plan always marshals
 	if kinds := p.secrets.Kinds(string(written)); len(kinds) > 0 {
-		p.warnOfSecret("The plan "+name, kinds)
+		p.warnOfSecret(name, kinds)
 	}
-	clean := secret.Each(*plan, p.secrets)
-	return &clean, secret.Each(warnings, p.secrets), nil
+	return new(secret.Each(*plan, p.secrets)), nil
 }
 
 func (p *Project) warnOfCommands(warnings []yamlfile.Problem) {
@@ -140,28 +145,73 @@ func (p *Project) SavePlan(data []byte) error {
 	return statedir.Write(p.dir, store.DirName+"/"+filepath.Base(p.PlanPath()), data)
 }
 
+// Check does with a new request what `manager run` does with its own, and [State.Run] does it first. It fills in the given
+// plan's defaults, takes secrets out of it, and refuses a mistake in it, a seal of another commit, and a model, an agent or a
+// criterion that is not there. It sets the model of sub-tasks that name none.
+func (p *Project) Check(ctx context.Context, req *Request) (err error) {
+	if req.Resume != "" || req.Fork != nil {
+		return nil
+	}
+	if req.Plan != nil {
+		plan, err := taskledger.Check(req.Plan)
+		if err == nil {
+			plan, err = p.cleanPlan("The given plan", plan)
+		}
+		if err != nil {
+			return fmt.Errorf("the given plan: %w", err)
+		}
+		if moved := p.otherCommit(ctx, plan, cmp.Or(req.Base, p.base)); moved != "" {
+			return usagef("%s: plan again, or run it all the same without its Seal", moved)
+		}
+		p.WarnOfPlan(plan)
+		req.Plan = plan
+	}
+	req.Model, err = p.CheckNeeds(ctx, req.Plan, req.Settings, p.Criteria(req.DoneWhen))
+	return err
+}
+
+// CheckNeeds refuses a plan, or the settings of a run that has none yet, with a model or an agent that OpenCode does not
+// have, or a criterion that nothing can check. It returns the model of sub-tasks that name none, as [Project.CheckModels].
+func (p *Project) CheckNeeds(ctx context.Context, plan *boulder.Plan, s boulder.Settings, done Criteria) (string, error) {
+	named := cmp.Or(plan, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
+	model, err := p.checkModels(ctx, named, s.Model, s.Agent)
+	if err == nil {
+		err = p.CheckCriteria(ctx, done, plan)
+	}
+	return model, err
+}
+
 // CheckSeal refuses a plan that was made for another commit of the project, and names the files that differ.
 func (p *Project) CheckSeal(ctx context.Context, plan *boulder.Plan, allowStale bool) error {
 	if plan.Edited() {
 		p.note("The plan was edited after it was made; it runs as it is written.")
 	}
-	if plan.Seal == nil || plan.Seal.Base == p.base || plan.Seal.Base == "" {
+	moved := p.otherCommit(ctx, plan, p.base)
+	switch {
+	case moved == "":
 		return nil
-	}
-	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
-		Short(plan.Seal.Base), cmp.Or(Short(p.base), "no commit"))
-	if p.base != "" {
-		names, err := p.work().Patch(ctx, plan.Seal.Base, p.base, "--name-only", nil)
-		if err != nil {
-			p.log.Info("what differs from the plan's commit is not known", "error", err)
-		}
-		moved += movedFiles(strings.Split(strings.TrimSuffix(names, "\n"), "\n"))
-	}
-	if allowStale {
+	case allowStale:
 		p.note("Note: %s.", moved)
 		return nil
 	}
 	return usagef("%s: plan again with `manager plan`, or run it all the same with --allow-stale", moved)
+}
+
+// otherCommit says that a plan was made for another commit than base, and which files differ, or returns "".
+func (p *Project) otherCommit(ctx context.Context, plan *boulder.Plan, base string) string {
+	if plan.Seal == nil || plan.Seal.Base == base || plan.Seal.Base == "" {
+		return ""
+	}
+	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
+		Short(plan.Seal.Base), cmp.Or(Short(base), "no commit"))
+	if base == "" {
+		return moved
+	}
+	names, err := p.work().Patch(ctx, plan.Seal.Base, base, "--name-only", nil)
+	if err != nil {
+		p.log.Info("what differs from the plan's commit is not known", "error", err)
+	}
+	return moved + movedFiles(strings.Split(strings.TrimSuffix(names, "\n"), "\n"))
 }
 
 // movedFiles says which files differ from the state that a plan was made for.

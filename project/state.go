@@ -98,8 +98,19 @@ func (s *State) stopLeft(ctx context.Context) error {
 	return nil
 }
 
-// Run is [orchestrator.Orchestrator.Run], with a completed request, for other processes to see and steer.
+// Run is [State.RunChecked] after [Project.Check], whose error ends it.
 func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
+	return func(yield func(boulder.Event, error) bool) {
+		if err := s.p.Check(ctx, &req); err != nil {
+			yield(boulder.Event{}, err)
+			return
+		}
+		s.RunChecked(ctx, req)(yield)
+	}
+}
+
+// RunChecked is [orchestrator.Orchestrator.Run], with a completed request, for other processes to see and steer.
+func (s *State) RunChecked(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		if !s.serves {
 			s.server.SetSteerer(s.run)
@@ -369,7 +380,7 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 		s.rests()
 		s.work.Done()
 	}
-	next, stop := iter.Pull2(s.Run(s.ctx, req))
+	next, stop := iter.Pull2(s.RunChecked(s.ctx, req)) // who submits has checked it
 	e, err, ok := next()
 	if err != nil || !ok {
 		stop()

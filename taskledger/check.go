@@ -22,6 +22,16 @@ type checker struct {
 	parsed map[string]string // the shell's message by command; empty: none
 }
 
+// otherVersion reports a plan of another version. Nothing else can be checked then.
+func otherVersion(p *boulder.Plan, tell func(path, what, do string)) bool {
+	if p.Version == boulder.PlanVersion {
+		return false
+	}
+	tell("version", fmt.Sprintf("this plan has version %d, this manager reads version %d", p.Version, boulder.PlanVersion),
+		"install a newer manager, or plan again with this one")
+	return true
+}
+
 // check reports all mistakes in a plan, after [fill], with paths as in the file: sub_tasks[0].gates[1].
 func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c := &checker{Plan: p, tell: tell, parsed: map[string]string{}}
@@ -51,6 +61,20 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 		c.subTask(fmt.Sprintf("sub_tasks[%d].", i), c.called(i), s)
 	}
 	c.graph()
+	c.seal()
+}
+
+func (c *checker) seal() {
+	const do = "restore it, or remove the whole seal: the plan is then taken as written by hand"
+	switch s := c.Seal; {
+	case s == nil:
+	case !slices.Contains(origins, s.Origin):
+		c.report("seal.origin", do, "the seal's origin is %q, not model, direct, fallback, list, replan or hand", s.Origin)
+	case s.Hash == "":
+		c.report("seal.hash", do, "the seal has no hash")
+	case s.CreatedAt.IsZero():
+		c.report("seal.created_at", do, "the seal has no created_at")
+	}
 }
 
 func (c *checker) report(path, do, format string, args ...any) {

@@ -209,24 +209,10 @@ func ParseWarn(name string, data []byte) (*boulder.Plan, []Problem, error) {
 		return nil, nil, file.Just("", "the file is empty", "write a plan, or make one with `manager plan \"TASK\"`")
 	}
 	fill(plan)
-	if plan.Version != boulder.PlanVersion { // nothing else can be checked then
-		return nil, nil, file.Just("version",
-			fmt.Sprintf("this plan has version %d, this manager reads version %d", plan.Version, boulder.PlanVersion),
-			"install a newer manager, or plan again with this one")
+	if otherVersion(plan, func(path, what, do string) { err = file.Just(path, what, do) }) {
+		return nil, nil, err
 	}
 	check(plan, file.Report)
-	wrongSeal := func(key, what string) {
-		file.Report("seal."+key, what, "restore it, or remove the whole seal: the plan is then taken as written by hand")
-	}
-	switch s := plan.Seal; {
-	case s == nil:
-	case !slices.Contains(origins, s.Origin):
-		wrongSeal("origin", fmt.Sprintf("the seal's origin is %q, not model, direct, fallback, list, replan or hand", s.Origin))
-	case s.Hash == "":
-		wrongSeal("hash", "the seal has no hash")
-	case s.CreatedAt.IsZero():
-		wrongSeal("created_at", "the seal has no created_at")
-	}
 	if err := file.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -234,6 +220,22 @@ func ParseWarn(name string, data []byte) (*boulder.Plan, []Problem, error) {
 		file.Command(path, line)
 	}
 	return plan, file.Warnings(), nil
+}
+
+// Check is [Parse] for a plan that is in no file: it returns a copy with the defaults filled in, or a [*FileError] that names
+// each mistake by its path, as sub_tasks[0].gates[1].
+func Check(plan *boulder.Plan) (*boulder.Plan, error) {
+	p := new(plan.Clone())
+	fill(p)
+	var problems []Problem
+	report := func(path, what, do string) { problems = append(problems, Problem{File: path, What: what, Do: do}) }
+	if !otherVersion(p, report) {
+		check(p, report)
+	}
+	if err := yamlfile.ErrorOf(problems); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Warnings returns the warnings about the gates of a plan that is in no file.

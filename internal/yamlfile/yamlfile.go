@@ -129,12 +129,17 @@ func (f *File) Just(path, what, do string) error {
 
 // Err returns an [*Error], or nil if nothing is wrong.
 func (f *File) Err() error {
-	if len(f.problems) == 0 {
+	slices.SortStableFunc(f.problems, byPlace)
+	return ErrorOf(f.problems)
+}
+
+// ErrorOf returns an [*Error], or nil if there are no problems.
+func ErrorOf(problems []Problem) error {
+	if len(problems) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(f.problems, byPlace)
-	shown := min(len(f.problems), maxProblems)
-	return &Error{Problems: f.problems[:shown:shown], More: len(f.problems) - shown}
+	shown := min(len(problems), maxProblems)
+	return &Error{Problems: problems[:shown:shown], More: len(problems) - shown}
 }
 
 // Read reads a regular file, else it returns an [*Error]. Above [MaxSize] it reads enough for [Decode] to refuse.

@@ -148,7 +148,7 @@ func plan(ids ...string) orchestrator.Request {
 			ID: id, Subject: "Do " + id, Description: "Do it, and do it well", SuccessCriteria: []string{"It is done"},
 		})
 	}
-	return orchestrator.Request{Plan: &plan, GatesApproved: true}
+	return orchestrator.Request{Plan: &plan}
 }
 
 // parallel returns a request with independent sub-tasks.

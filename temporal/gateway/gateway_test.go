@@ -87,7 +87,7 @@ func (s *site) worker() (stop func()) {
 }
 
 func request() orchestrator.Request {
-	return orchestrator.Request{GatesApproved: true, Plan: &boulder.Plan{Version: 1, Task: "the task", SubTasks: []boulder.Spec{
+	return orchestrator.Request{Plan: &boulder.Plan{Version: 1, Task: "the task", SubTasks: []boulder.Spec{
 		{ID: "a", Subject: "Do it", Description: "Do it", SuccessCriteria: []string{"done"}},
 	}}}
 }

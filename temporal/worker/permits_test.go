@@ -27,7 +27,7 @@ func TestPermits(t *testing.T) {
 		}}
 		run, err := r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: queue}, flow.Workflow, flow.Input{
 			BoulderID: id, Project: project, Limits: orchestrator.DefaultLimits(), Heartbeat: 5 * time.Second,
-			Request: orchestrator.Request{Plan: &plan, GatesApproved: true},
+			Request: orchestrator.Request{Plan: &plan},
 		})
 		if err != nil {
 			t.Fatal(err)

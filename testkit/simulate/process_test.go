@@ -324,7 +324,7 @@ func (p *process) strike() {
 
 func (sc *scenario) request(p *process) orchestrator.Request {
 	req := orchestrator.Request{
-		Task: sc.plan.Task, GatesApproved: !sc.planned, // a crash would forget it for a plan that is made
+		Task: sc.plan.Task,
 		Settings: boulder.Settings{
 			Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: ledger, AskReplans: sc.asked,
 		},

@@ -455,10 +455,7 @@ func (p *approver) approve(
 		p.note("The model proposed gates. They are not reviewed, so they are told to the agents but not run" +
 			" (allow_model_gates in the configuration changes that).")
 	}
-	model, err := p.project.CheckModels(ctx, plan)
-	if err == nil { // again, since the plan may have been edited
-		err = p.project.CheckCriteria(ctx, p.done, plan)
-	}
+	model, err := p.project.CheckNeeds(ctx, plan, boulder.Settings{}, p.done) // the plan may have been edited
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 

@@ -135,8 +135,6 @@ func (a *app) checkEdit(ctx context.Context, there *project.Access, d *boulder.S
 		over[t.ID] = t.Status.Terminal()
 	}
 	plan.SubTasks = slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return over[s.ID] })
-	if _, err := a.project.CheckModels(ctx, &plan); err != nil {
-		return err
-	}
-	return a.project.CheckCriteria(ctx, project.Criteria{Words: d.Boulder.DoneWhen, Checks: d.Boulder.Checks}, &plan)
+	_, err := a.project.CheckNeeds(ctx, &plan, boulder.Settings{}, project.Criteria{Words: d.Boulder.DoneWhen, Checks: d.Boulder.Checks})
+	return err
 }

@@ -266,7 +266,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 		shown.Stopping()
 		st.Stop()
 	})()
-	err = end.follow(ctx, st.Run(ctx, req), shown)
+	err = end.follow(ctx, st.RunChecked(ctx, req), shown)
 	if errors.Is(err, orchestrator.ErrWaiting) {
 		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
 			a.receipt(detail)
