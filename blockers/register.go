@@ -91,12 +91,13 @@ var (
 	ErrNoAnswer = errors.New("that is no answer")
 )
 
-// Register records blockers. Safe for concurrent use. Methods wait up to five seconds for the database, then fail with
+// Register records blockers. Safe for concurrent use. Methods wait up to five seconds for other processes at the database, then fail with
 // [store.ErrHeld]. A damaged or foreign file is left alone ([store.ErrUnusable], [store.VersionError]).
 type Register struct {
 	cfg      Config
 	path     string // of the database
 	patience time.Duration
+	inUse    chan struct{} // holds an element while the database is open
 	// failpoint is called between steps, by name, for tests that end the process there.
 	failpoint func(step string)
 
@@ -193,7 +194,7 @@ func Open(cfg Config) (*Register, error) {
 	cfg.File = filepath.Clean(cfg.File)
 	path := filepath.Join(cfg.Root, store.DirName, FileName)
 	return &Register{
-		cfg: cfg, path: path, patience: patience, failpoint: func(string) {}, turns: map[boulder.BlockerScope]*turn{},
+		cfg: cfg, path: path, patience: patience, inUse: make(chan struct{}, 1), failpoint: func(string) {}, turns: map[boulder.BlockerScope]*turn{},
 	}, nil
 }
 
@@ -244,16 +245,9 @@ func (d *Register) with(ctx context.Context, how access, fn func(*bolt.Tx) error
 		}
 		return fnErr
 	}
-	db, err := d.open(ctx, how)
+	err := d.transact(ctx, how, run)
 	if how != making && errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	if err == nil {
-		do := db.Update
-		if how == reading {
-			do = db.View
-		}
-		err = errors.Join(do(ctx, run), db.Close())
 	}
 	if err != nil && !errors.Is(err, fnErr) && ctx.Err() == nil {
 		return fmt.Errorf("blockers in %s: %w", d.path, err)
@@ -265,6 +259,26 @@ func (d *Register) with(ctx context.Context, how access, fn func(*bolt.Tx) error
 		}
 	}
 	return err
+}
+
+// transact opens the database for one transaction. The goroutines of this process take turns in order of arrival: for the
+// file lock, at which bbolt looks every 50 ms, many that wait would have to be lucky.
+func (d *Register) transact(ctx context.Context, how access, run func(*bolt.Tx) error) error {
+	select {
+	case d.inUse <- struct{}{}:
+		defer func() { <-d.inUse }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	db, err := d.open(ctx, how)
+	if err != nil {
+		return err
+	}
+	do := db.Update
+	if how == reading {
+		do = db.View
+	}
+	return errors.Join(do(ctx, run), db.Close())
 }
 
 func (d *Register) open(ctx context.Context, how access) (*boltfile.DB, error) {
