@@ -331,10 +331,10 @@ func (s *State) redescribe(e *Event, n *SubTask) {
 func (s *State) switchModel(id string, later []string) {
 	o := s.open[id]
 	switch {
-	case o == nil || slices.Contains(later, id):
-	case o.Attempt.Status == AttemptQueued:
+	case o == nil:
+	case o.Attempt.Status == AttemptQueued: // also if it follows a turn that a retry has just ended
 		o.Attempt.Model, o.Attempt.Agent = o.SubTask.Model, o.SubTask.Agent
-	default:
+	case !slices.Contains(later, id):
 		o.takeModel()
 	}
 }
