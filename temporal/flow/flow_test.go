@@ -44,7 +44,7 @@ func TestSameDecisions(t *testing.T) {
 	t.Logf("%d events: %v", events, kinds)
 	for _, kind := range []string{
 		"attempt-starting", "judged", "continuation", "retry", "replan", "trouble", "cooldown", "parked", "blocker-settled", "budget",
-		"budget-set", "resumed", "note", "request-checked", "session-left", "reopened", "task-complete",
+		"budget-set", "resumed", "note", "request-checked", "session-left", "reopened", "plan-edited", "model-set", "task-complete",
 	} {
 		if kinds[kind] == 0 {
 			t.Errorf("no world has a %s", kind)
@@ -108,7 +108,7 @@ func onMachine(t *testing.T, seed uint64) (events []boulder.Event) {
 				case over:
 					return
 				case said.Order != nil:
-					_ = o.Order(t.Context(), "b1", *said.Order)
+					_ = o.Order(t.Context(), "b1", s.Edit(*said.Order, m.state))
 					continue
 				}
 				for _, answer := range simulate.Answers(m.state) {
@@ -170,7 +170,7 @@ func inWorkflow(t *testing.T, seed uint64) (events []boulder.Event) {
 				return
 			}
 			if said.Order != nil {
-				update(UpdateOrder, *said.Order)
+				update(UpdateOrder, s.Edit(*said.Order, f.state))
 				return
 			}
 			for _, answer := range simulate.Answers(f.state) {

@@ -52,7 +52,8 @@ const (
 	maxTime    = 365 * 24 * time.Hour
 )
 
-// checkFinal: terminal states stay, except by the user's retry, redo, or skip of a sub-task that did not complete.
+// checkFinal: terminal states stay, except by the user's retry, redo, or skip of a sub-task that did not complete, or its
+// removal from the plan.
 func (w *world) checkFinal(e boulder.Event) {
 	for _, a := range w.disk.Attempts {
 		if old := w.attempts[a.AttemptRef]; old.Terminal() && old != a.Status {
@@ -74,6 +75,9 @@ func (w *world) checkFinal(e boulder.Event) {
 			}
 		case boulder.SubTaskDone:
 			fits = b.SubTaskID == t.ID && b.ByUser && t.Status == boulder.SubTaskSkipped &&
+				(old == boulder.SubTaskFailed || old == boulder.SubTaskCancelled)
+		case boulder.PlanEdited:
+			fits = slices.Contains(b.Removed, t.ID) && t.Status == boulder.SubTaskSuperseded &&
 				(old == boulder.SubTaskFailed || old == boulder.SubTaskCancelled)
 		}
 		if old.Terminal() && t.Status != old && !fits {
@@ -97,6 +101,7 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 			w.checkAnswers(b.SubTaskID, 0, b.Prompt)
 		}
 		w.checkStartsAnswered(b.AttemptRef)
+		w.checkForm(b)
 		if !p.stopped.IsZero() && time.Now().After(p.stopped) {
 			w.violate("a stop is heeded", "attempt %v starts after it", b.AttemptRef)
 		}
@@ -148,6 +153,8 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 		}
 	case boulder.SubTaskDone:
 		w.checkDone(b)
+	case boulder.PlanEdited:
+		w.checkEdit(b)
 	}
 }
 
@@ -173,7 +180,14 @@ func (w *world) checkApplied(p *process, e boulder.Event) {
 	switch b := e.Body.(type) {
 	case boulder.BlockerRaised:
 		w.checkRaised(b.Blocker)
+	case boulder.PlanEdited:
+		w.checkEdited(b)
+	case boulder.ModelSet:
+		w.expectModels()
+	case boulder.Continuation:
+		w.checkModel(b.AttemptRef)
 	case boulder.Starting:
+		w.checkModel(b.AttemptRef)
 		w.checkLimits(e, b.SubTaskID)
 		t := w.disk.SubTask(b.SubTaskID)
 		if most := w.tries(t); t.Tries >= most && !w.stands {

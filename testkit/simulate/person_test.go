@@ -57,7 +57,7 @@ func (w *world) drawOrder(d dice) boulder.Order {
 		}
 		return boulder.Order{Do: do, Hash: s.Asked()}
 	}
-	kinds := 14
+	kinds := 17
 	if w.sc.class.same() {
 		kinds = 6
 	}
@@ -74,6 +74,12 @@ func (w *world) drawOrder(d dice) boulder.Order {
 	case 12, 13:
 		files := pick(d, boulder.FilesKeep, boulder.FilesRevert)
 		return boulder.Order{Do: boulder.OrderRedo, Redone: &boulder.Redone{SubTasks: []string{id}, Files: files, NoDependents: d.is(0.2)}}
+	case 14, 15, 16:
+		o := drawEdit(d, w.disk, w.lanes)
+		if d.is(0.2) && o.Plan != nil {
+			o.Do, o.SubTaskID = boulder.OrderRetry, id
+		}
+		return o
 	case 6, 7:
 		return boulder.Order{Do: boulder.OrderSkip, SubTaskID: id}
 	case 8, 9, 10:
@@ -98,7 +104,7 @@ func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	p.w.mu.Lock()
 	seq := p.w.disk.Boulder.Seq
 	said := o
-	said.Landed, said.Redone, said.Kept = nil, nil, nil // addresses would make logs differ
+	said.Landed, said.Redone, said.Kept, said.Plan = nil, nil, nil, nil // addresses would make logs differ
 	p.w.note("order %+v", said)
 	if l := p.w.disk.Boulder.Trunk; o.Do == boulder.OrderRedo && l.Before != "" { // as package project does
 		if err := p.w.repo.moveTip(l.Before, l.Tip); err != nil {
@@ -119,6 +125,9 @@ func (p *process) order(o boulder.Order, lane int, answered func(error)) {
 	if err == nil {
 		p.w.seen["order "+string(o.Do)]++
 		p.w.checkObeyed(o, seq)
+	}
+	if o.Plan != nil {
+		p.w.checkAdopted(o, seq, err)
 	}
 	if answered != nil {
 		answered(err)
@@ -145,6 +154,10 @@ func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 			return o.Do == boulder.OrderRetry && !b.Lifted.IsZero()
 		case boulder.Retry:
 			return o.Do == boulder.OrderRetry && b.SubTaskID == o.SubTaskID && b.Status == boulder.AttemptCancelled
+		case boulder.PlanEdited:
+			return o.Do == boulder.OrderEdit
+		case boulder.ModelSet:
+			return o.Do == boulder.OrderEdit && b.Model == o.Model
 		case boulder.BlockerSettled:
 			return o.Do == boulder.OrderSettle && b.SubTaskID == o.SubTaskID && b.BlockerID == o.BlockerID && b.Answer == o.Text
 		case boulder.Landed:

@@ -57,7 +57,7 @@ func (s *Script) Request() orchestrator.Request {
 	return req
 }
 
-// UserMessage is an order at a time after the start. Without Order: if the run has ended, resume it with [Script.Resume].
+// UserMessage is an order at a time after the start, see also [Script.Edit]. Without Order: if the run has ended, resume it with [Script.Resume].
 type UserMessage struct {
 	After time.Duration
 	Order *boulder.Order
@@ -86,7 +86,7 @@ func (s *Script) User() (all []UserMessage) {
 
 func (s *Script) order(d dice) boulder.Order {
 	id := s.sc.plan.SubTasks[d.IntN(len(s.sc.plan.SubTasks))].ID
-	switch d.IntN(8) {
+	switch d.IntN(11) {
 	case 0, 1:
 		return boulder.Order{Do: boulder.OrderPause, Now: d.is(0.5)}
 	case 2:
@@ -95,8 +95,20 @@ func (s *Script) order(d dice) boulder.Order {
 		return boulder.Order{Do: boulder.OrderRetry, SubTaskID: id}
 	case 5:
 		return boulder.Order{Do: boulder.OrderCancel, SubTaskID: id}
+	case 6, 7, 8:
+		return boulder.Order{Do: boulder.OrderEdit}
 	}
 	return boulder.Order{Do: boulder.OrderNote, Text: fmt.Sprint("note ", d.IntN(100)), SubTaskID: pick(d, "", id)}
+}
+
+// Edit draws the rest of an edit, which depends on the boulder; it may be nil. Other orders are as they are.
+func (s *Script) Edit(o boulder.Order, of *boulder.State) boulder.Order {
+	if o.Do != boulder.OrderEdit || of == nil {
+		return o
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return drawEdit(throw(s.sc.seed, "edit", of.Boulder.Seq), of, s.lanes)
 }
 
 // Answers returns orders that answer the open blockers of a boulder, which may be nil.

@@ -51,7 +51,7 @@ func (c *census) check(t *testing.T) {
 	t.Log("\n" + strings.Join(lines, "\n"))
 	for _, what := range []string{
 		"fate crash", "fate full", "fate kill", "fate stop", "fate cancel", "fate abandon", "resume prompts",
-		"order pause", "order resume", "order cancel", "order skip", "order retry", "order redo", "order note", "clock back",
+		"order pause", "order resume", "order cancel", "order skip", "order retry", "order redo", "order note", "order edit", "an edit refused", "added by an edit", "changed by an edit", "removed by an edit", "clock back",
 		"clock forward", "power cut",
 		"asked", "a question was left aside", "it went on around a question", "the user was needed for: other", "the user was needed for: merge", "a fast-forward", "a merge",
 		"a conflict; in files: true", "a conflict; in files: false", "a gate that needs an ignored file", "a flaky gate; it passed before: true", "a generated file made again", "half a slot",
@@ -78,5 +78,6 @@ var bodies = []boulder.Body{
 	boulder.BudgetSet{}, boulder.BudgetWarning{}, boulder.Parked{}, boulder.Unparked{}, boulder.Noted{},
 	boulder.Reopened{}, boulder.BlockerRaised{}, boulder.BlockerSettled{}, boulder.WaitEnded{},
 	boulder.UsageReport{}, boulder.SubTaskDone{}, boulder.TaskComplete{},
+	boulder.PlanEdited{}, boulder.ModelSet{},
 	boulder.Integrating{}, boulder.Integrated{}, boulder.Conflict{}, boulder.Landed{},
 }

@@ -60,6 +60,7 @@ type record struct {
 	worked         time.Duration
 	inexact        bool // a turn ended without evidence: its usage is known only as far as reported
 	cancelled      bool // the user wanted the boulder cancelled
+	edits
 }
 
 // promptRef names the prompt of a turn, or the one that resumes it.
@@ -77,6 +78,7 @@ func newWorld(sc scenario, logging bool) *world {
 	w.record = record{
 		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, aside: map[string]bool{}, aroundQuestion: map[promptRef]bool{}, subTasks: map[string]boulder.SubTaskStatus{},
 		done: map[string]bool{}, prompts: map[promptRef]string{}, judged: map[string]int{}, retried: map[boulder.AttemptRef]bool{}, answered: map[string]bool{},
+		edits: edits{forms: map[string]*boulder.Spec{}, models: map[string]string{}},
 	}
 	for i, s := range sc.plan.SubTasks {
 		w.lanes[s.ID] = i
