@@ -57,3 +57,20 @@ func TestFork(t *testing.T) {
 		t.Errorf("the briefs of the second fork, which should be those of b, c and d: %v", r.server.briefs)
 	}
 }
+
+// TestForkWithoutAGate: a row of the request that a gate shows loses that with the gate, which was not approved.
+func TestForkWithoutAGate(t *testing.T) {
+	t.Parallel()
+	r, plan := newRig(t), gated()
+	plan.Request = []boulder.Obligation{{ID: "r1", Text: "It works", Owner: "a", ShownBy: "make test"}}
+	r.completes(r.request(orchestrator.Request{Plan: plan, GatesAsHints: true}))
+	r.cfg.NewID = func() string { return "b2" }
+	r.completes(r.request(orchestrator.Request{Fork: &boulder.Fork{BoulderID: "b1", SubTasks: []string{"a"}}}))
+	records, err := r.store.Load(t.Context(), "b2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := records.Revision.Plan; len(p.SubTasks[0].Gates) > 0 || len(p.Request) != 1 || p.Request[0].ShownBy != "" {
+		t.Errorf("%+v, %+v", p.SubTasks[0], p.Request)
+	}
+}

@@ -279,6 +279,11 @@ func runnable(from *boulder.State, edited *boulder.Plan, redone []string) boulde
 		}
 		hint := func(gate string) bool { return slices.Contains(from.SubTask(s.ID).GateHints, gate) }
 		s.Gates, s.NoWorse = slices.DeleteFunc(s.Gates, hint), slices.DeleteFunc(s.NoWorse, hint)
+		for j := range plan.Request {
+			if row := &plan.Request[j]; row.Owner == s.ID && hint(row.ShownBy) {
+				row.ShownBy = ""
+			}
+		}
 	}
 	if sealed {
 		plan.Reseal() // dropping gates is not an edit by the user

@@ -125,9 +125,16 @@ func (c *checker) obligations() {
 		if blank(o.Text) {
 			c.report(in+"text", "say what is asked for or forbidden, or remove the row", "row %q of the request has no text", o.ID)
 		}
-		if o.Owner != "" && !slices.ContainsFunc(c.SubTasks, func(s boulder.Spec) bool { return s.ID == o.Owner }) {
+		switch owner := slices.IndexFunc(c.SubTasks, func(s boulder.Spec) bool { return s.ID == o.Owner }); {
+		case o.Owner != "" && owner < 0:
 			c.report(in+"owner", "name the sub-task that does it, or leave owner out: nobody does it then"+didYouMean(o.Owner, c.Plan),
 				"row %q of the request is owned by %q, which is not in the plan", o.ID, text.Cut(o.Owner, maxID))
+		case o.ShownBy == "":
+		case o.Owner == "":
+			c.report(in+"shown_by", "name under owner the sub-task that does it, or leave shown_by out", "row %q of the request has no owner to show it", o.ID)
+		case !c.SubTasks[owner].Shows(o.ShownBy):
+			c.report(in+"shown_by", "copy the one that shows it, or leave shown_by out",
+				"row %q of the request is shown by %q, which is no success criterion or gate of %s", o.ID, text.Cut(o.ShownBy, maxID), c.called(owner))
 		}
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// TestRequestInAFile: rows need a text and an owner that exists; ids are filled in; what nobody does is known.
+// TestRequestInAFile: rows need a text, an owner that exists, and what shows it is the owner's; ids are filled in; what nobody does is known.
 func TestRequestInAFile(t *testing.T) {
 	t.Parallel()
 	const tail = "sub_tasks:\n  - {id: agenda, description: List the meetings}\n"
 	plan, err := taskledger.Parse("p", []byte(`task: Agenda and mail, no vendor changes, clean code
 request:
-  - {text: Agenda, owner: agenda, shown_by: whatever the user says}
+  - {text: Agenda, owner: agenda, shown_by: List the meetings}
   - {id: post, text: Mail, from: and mail}
   - {text: no vendor changes, kind: forbids}
   - {text: clean code, kind: wish}
@@ -29,12 +29,14 @@ request:
 		t.Errorf("%+v", plan.Request)
 	}
 	for rows, want := range map[string]string{
-		"{text: x, owner: agneda}":             `p:2:28: row "r1" of the request is owned by "agneda", which is not in the plan: name the sub-task that does it, or leave owner out: nobody does it then (did you mean "agenda"?)`,
-		"{from: x}":                            `row "r1" of the request has no text`,
-		"{text: x, id: a b}":                   `"a b" cannot be an id`,
-		"{text: x, kind: must}":                "must be forbids or wish",
-		"{text: x, status: met}":               `there is no key "status"`,
-		"[{id: a, text: x}, {id: a, text: y}]": `the id "a" is taken by an earlier row`,
+		"{text: x, owner: agneda}":                              `p:2:28: row "r1" of the request is owned by "agneda", which is not in the plan: name the sub-task that does it, or leave owner out: nobody does it then (did you mean "agenda"?)`,
+		"{text: x, owner: agenda, shown_by: list the meetings}": `p:2:46: row "r1" of the request is shown by "list the meetings", which is no success criterion or gate of sub-task "agenda": copy the one that shows it, or leave shown_by out`,
+		"{text: x, shown_by: List the meetings}":                `p:2:31: row "r1" of the request has no owner to show it: name under owner`,
+		"{from: x}":                                             `row "r1" of the request has no text`,
+		"{text: x, id: a b}":                                    `"a b" cannot be an id`,
+		"{text: x, kind: must}":                                 "must be forbids or wish",
+		"{text: x, status: met}":                                `there is no key "status"`,
+		"[{id: a, text: x}, {id: a, text: y}]":                  `the id "a" is taken by an earlier row`,
 	} {
 		if got := problemsOf(t, rows, []byte("task: t\nrequest: ["+strings.Trim(rows, "[]")+"]\n"+tail)); !strings.Contains(got, want) {
 			t.Errorf("%s:\n%s", rows, got)
