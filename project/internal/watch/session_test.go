@@ -59,9 +59,15 @@ func TestGoesOnUntilComplete(t *testing.T) {
 				if !ok || p.Type != "tui.toast.show" {
 					continue
 				}
-				var toast struct{ Variant, Title, Message string }
+				var toast struct {
+					Variant, Title, Message string
+					Duration                int // in milliseconds
+				}
 				if err := json.Unmarshal(p.Properties, &toast); err != nil {
 					t.Fatal(err)
+				}
+				if toast.Duration != 15_000 { // also of a countdown, which is shorter
+					t.Errorf("shown for %d ms: %+v", toast.Duration, toast)
 				}
 				shown = toast.Variant + ": " + toast.Title + ": " + toast.Message
 			case <-w.ctx.Done():
@@ -207,7 +213,11 @@ func (k *chat) request(method, path, body string) {
 func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	w := newWorld(t)
 	archived, k := w.chat(opencode.NewSession{Title: "archived"}, twice), w.begin(twice)
-	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	forgotten := make(chan string, 1)
+	r := w.watch(func(c *watch.Config) {
+		c.Policy.Countdown = never
+		c.Forget = func(_ context.Context, sessionID string) error { forgotten <- sessionID; return nil }
+	})
 	archived.user("Write a and b.")
 	archived.until(r, "countdown countdown")
 	archived.request(http.MethodPatch, "", `{"time":{"archived":1767225600000}}`)
@@ -215,6 +225,14 @@ func TestArchivedAndDeletedAndUndone(t *testing.T) {
 	archived.continuations(0)
 	if err := w.dir.DeleteSession(w.ctx, archived.id); err != nil {
 		t.Fatal(err)
+	}
+	select {
+	case id := <-forgotten:
+		if id != archived.id {
+			t.Errorf("%s is forgotten", id)
+		}
+	case <-w.ctx.Done():
+		t.Fatal("what is stored elsewhere about the deleted session stays")
 	}
 	k.until(r, "countdown countdown")
 	before := k.messages()
