@@ -153,7 +153,7 @@ func TestLookIsPaidOnce(t *testing.T) {
 				}
 				return nil
 			}
-			events, err := r.request(orchestrator.Request{Task: "t"})
+			_, err := r.request(orchestrator.Request{Task: "t"})
 			if over = err == nil; over {
 				break
 			}
@@ -161,7 +161,7 @@ func TestLookIsPaidOnce(t *testing.T) {
 			if len(r.store.events) == 0 {
 				continue
 			}
-			if events, err = r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
+			if events, err := r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
 				t.Fatalf("commit %d, written %v: %v after %v", commit, written, err, events)
 			}
 			head, _ := r.store.load(t)
