@@ -165,6 +165,8 @@ func (p *Planner) survey(ctx context.Context, project, task string) *Survey {
 	if project == "" {
 		return &Survey{}
 	}
+	ctx, cancel := context.WithTimeout(ctx, SurveyTime)
+	defer cancel()
 	return NewSurvey(ctx, project, task, p.log())
 }
 

@@ -35,20 +35,20 @@ type section struct {
 
 const (
 	maxSurvey     = 12_000
-	surveyTime    = 1500 * time.Millisecond // for git and for reading; ranking follows
-	maxWalked     = 50_000                  // files that are found outside of git
+	maxWalked     = 50_000 // files that are found outside of git
 	maxRead       = 64 << 10
 	maxPast       = 1_000 // commits
 	maxDirs       = 60    // lines of the tree
 	recentCommits = 10
 )
 
-// NewSurvey looks at a project for a task. It takes at most two seconds, asks no model and no network, and changes and runs
-// nothing but git. It sees the files that git tracks or would track, or outside of git all but those of hidden directories
+// SurveyTime is what the planner gives a survey for git and for reading; ranking follows.
+const SurveyTime = 1500 * time.Millisecond
+
+// NewSurvey looks at a project for a task. When ctx ends, it has what it found until then ([SurveyTime] is for an answer
+// within two seconds). It asks no model and no network, and changes and runs nothing but git. It sees the files that git tracks or would track, or outside of git all but those of hidden directories
 // and installed packages; it follows no link and opens regular files only. What it cannot find out is left out.
 func NewSurvey(ctx context.Context, dir, task string, log *slog.Logger) *Survey {
-	ctx, cancel := context.WithTimeout(ctx, surveyTime)
-	defer cancel()
 	s := &Survey{}
 	var files, uncommitted []string
 	var past []workspace.PastCommit
@@ -91,7 +91,7 @@ func NewSurvey(ctx context.Context, dir, task string, log *slog.Logger) *Survey 
 	s.Related, unsearched = related(ctx, dir, task, files, past)
 	found := shownNames(s.Related)
 	if unsearched > 0 {
-		found = append(found, fmt.Sprintf("… the contents of %d files were not searched: they are too many", unsearched))
+		found = append(found, fmt.Sprintf("… the contents of %d files were not searched: that would take too long", unsearched))
 	}
 	s.add("Files that the words of the task point at, likeliest first; there may be others", 2_200, found...)
 	var subjects []string

@@ -81,7 +81,9 @@ func measure(ctx context.Context, out io.Writer, clone string, n int, verbose bo
 		}
 		at = t.parent
 		began := time.Now()
-		survey := taskledger.NewSurvey(ctx, string(tree), t.text, slog.New(slog.DiscardHandler))
+		limited, cancel := context.WithTimeout(ctx, taskledger.SurveyTime)
+		survey := taskledger.NewSurvey(limited, string(tree), t.text, slog.New(slog.DiscardHandler))
+		cancel()
 		times = append(times, time.Since(began))
 		ranked, err := tree.plain(ctx, t.text)
 		if err != nil {
