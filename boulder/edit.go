@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/bouldermgr/manager/internal/dag"
@@ -61,7 +60,7 @@ func (s *State) Edit(now *Plan) (*PlanEdited, []Refusal) {
 			})
 			d.reachable(spec)
 		case was == nil || t.Status == SubTaskSuperseded:
-			d.refuse("there was a sub-task %q, which is replaced", "give the new one another id", t.ID)
+			d.refuse("give the new one another id", "there was a sub-task %q, which is replaced", t.ID)
 		default:
 			d.compare(t, *was, spec)
 		}
@@ -76,14 +75,14 @@ func (s *State) Edit(now *Plan) (*PlanEdited, []Refusal) {
 	}
 	switch b := &s.Boulder; {
 	case b.Loop != nil:
-		d.refuse("boulder %s is a loop, which has no plan", "begin another one with `manager loop`", b.ID)
+		d.refuse("begin another one with `manager loop`", "boulder %s is a loop, which has no plan", b.ID)
 	case b.Replan != nil:
-		d.refuse("a new plan for a part of boulder %s is being made", "edit what is there once it is adopted or declined", b.ID)
+		d.refuse("edit what is there once it is adopted or declined", "a new plan for a part of boulder %s is being made", b.ID)
 	}
 	if len(d.refused) == 0 {
 		d.Plan.Plan = *now
 		if _, _, err := s.described(&Event{}, d.PlanEdited); err != nil {
-			d.refuse("%s", "correct that", err.Error())
+			d.refuse("correct that", "%v", err)
 		}
 	}
 	return &d.PlanEdited, d.refused
@@ -100,8 +99,8 @@ type edit struct {
 	refused []Refusal
 }
 
-func (d *edit) refuse(what, do string, id string) {
-	d.refused = append(d.refused, Refusal{fmt.Sprintf(what, id), strings.ReplaceAll(do, "SUBTASK", id)})
+func (d *edit) refuse(do, what string, args ...any) {
+	d.refused = append(d.refused, Refusal{What: fmt.Sprintf(what, args...), Do: do})
 }
 
 // graph refuses what package taskledger refuses in a file, for plans from elsewhere.
@@ -110,14 +109,15 @@ func (d *edit) graph() {
 	for i, spec := range d.now.SubTasks {
 		nodes[i], d.specs[spec.ID] = dag.Node{ID: spec.ID, DependsOn: spec.DependsOn}, &d.now.SubTasks[i]
 		if spec.ID == "" {
-			d.refuse("a sub-task of the plan has no id%s", "give it one", "")
+			d.refuse("give it one", "a sub-task of the plan has no id")
 		}
 	}
 	if len(nodes) == 0 {
-		d.refuse("the plan has no sub-tasks%s", "keep at least one", "")
+		d.refuse("keep at least one", "the plan has no sub-tasks")
 	}
 	for _, f := range dag.Check(nodes) {
-		d.refuse("sub-task %q can never run: its id is taken, or its dependencies are unknown, named twice or a cycle", "correct its id or depends_on", nodes[f.Node].ID)
+		d.refuse("correct its id or depends_on",
+			"sub-task %q can never run: its id is taken, or its dependencies are unknown, named twice or a cycle", nodes[f.Node].ID)
 	}
 }
 
@@ -133,21 +133,16 @@ func (d *edit) compareWide() (differs bool) {
 		name, _, _ := strings.Cut(f.Field, ".")
 		differs = differs || name != "sub_tasks" && name != "request" // only their order
 		if slices.Contains([]string{"task", "isolation", "integration_gates", "scope", "generated"}, name) {
-			d.refuse("%s of a plan that has begun stays as it was", "put it back, or run the plan as a new boulder", name)
+			d.refuse("put it back, or run the plan as a new boulder", "%s of a plan that has begun stays as it was", name)
 		}
 	}
 	for _, row := range d.now.Request {
 		if row.Owner != "" && d.specs[row.Owner] == nil {
-			d.refuse("row "+strconv.Quote(row.ID)+" of the request is owned by %q, which is not in the plan", "name the sub-task that does it, or none", row.Owner)
+			d.refuse("name the sub-task that does it, or none", "row %q of the request is owned by %q, which is not in the plan", row.ID, row.Owner)
 		}
 	}
 	return differs || len(c.Request) > 0
 }
-
-const (
-	begunDo = "`manager cancel SUBTASK`, then `manager retry SUBTASK` begins it again as the file says; or put it back as it was"
-	doneDo  = "`manager redo SUBTASK` does it again as the file says; or put it back as it was"
-)
 
 // compare looks at what differs of a sub-task, also by what the plan says for those that say nothing themselves.
 func (d *edit) compare(t *SubTask, was, now Spec) {
@@ -168,16 +163,17 @@ func (d *edit) compare(t *SubTask, was, now Spec) {
 		return
 	case t.done():
 		if alone && (t.Fresh == nil || t.Fresh.Spec != SpecOf(d.now, t.ID)) { // else the user keeps the result
-			d.refuse("sub-task %q is "+string(t.Status), doneDo, t.ID)
+			d.refuse(fmt.Sprintf("`manager redo %s` does it again as the file says; or put it back as it was", t.ID), "sub-task %q is %s", t.ID, t.Status)
 		}
 		return
 	case live && text:
-		d.refuse("sub-task %q is under way", begunDo, t.ID)
+		d.refuse(fmt.Sprintf("`manager cancel %s`, then `manager retry %[1]s` begins it again as the file says; or put it back as it was", t.ID),
+			"sub-task %q is under way", t.ID)
 		return
 	case graph && (t.Parked || t.Status == SubTaskInProgress):
 		for _, id := range now.DependsOn {
 			if on := d.s.byID[id]; on == nil || !on.Status.satisfies() {
-				d.refuse("sub-task %q has begun, and cannot wait for "+strconv.Quote(id)+" now", "leave that out of its depends_on", t.ID)
+				d.refuse("leave that out of its depends_on", "sub-task %q has begun, and cannot wait for %q now", t.ID, id)
 				return
 			}
 		}
@@ -193,11 +189,11 @@ func (t *SubTask) done() bool { return t.Status.satisfies() || t.Reuse != "" }
 func (d *edit) remove(t *SubTask) {
 	switch {
 	case t.done():
-		d.refuse("sub-task %q is "+string(t.Status)+", so it cannot go", "put it back", t.ID)
+		d.refuse("put it back", "sub-task %q is %s, so it cannot go", t.ID, t.Status)
 	case t.Generation > 0:
-		d.refuse("sub-task %q is being redone, so it cannot go", "put it back; `manager cancel SUBTASK` ends it", t.ID)
+		d.refuse(fmt.Sprintf("put it back; `manager cancel %s` ends it", t.ID), "sub-task %q is being redone, so it cannot go", t.ID)
 	case d.s.atWork(t.ID):
-		d.refuse("sub-task %q is under way, so it cannot go", "`manager cancel SUBTASK` ends it first", t.ID)
+		d.refuse(fmt.Sprintf("`manager cancel %s` ends it first", t.ID), "sub-task %q is under way, so it cannot go", t.ID)
 	default:
 		d.Removed = append(d.Removed, t.ID)
 	}
@@ -207,8 +203,8 @@ func (d *edit) remove(t *SubTask) {
 func (d *edit) reachable(spec Spec) {
 	for _, id := range spec.DependsOn {
 		if on := d.s.byID[id]; on != nil && d.hopeless(id) { // a new one is refused itself
-			d.refuse(fmt.Sprintf("sub-task %%q depends on %q, which is %s", id, on.Status),
-				fmt.Sprintf("`manager retry %s` first, if it is to be done after all, or leave it out", id), spec.ID)
+			d.refuse(fmt.Sprintf("`manager retry %s` first, if it is to be done after all, or leave it out", id),
+				"sub-task %q depends on %q, which is %s", spec.ID, id, on.Status)
 		}
 	}
 }

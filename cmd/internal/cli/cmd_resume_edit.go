@@ -92,11 +92,14 @@ func (a *app) agreeEdit(ctx context.Context, d *boulder.Snapshot, edit *project.
 // modelFor returns the model of --model for an order, or "" if the boulder has it already. It refuses one that no sub-task
 // would take.
 func (a *app) modelFor(d *boulder.Snapshot, edited *boulder.Plan) (string, error) {
-	if s, err := boulder.Restore(*d); err != nil || edited == nil && len(s.Unnamed()) == 0 {
-		return "", errors.Join(err, usagef("--model %s is for sub-tasks that have no model of their own, and each one that is left has: "+
-			"edit `model` in the plan (`manager plan --of %s`)", a.opts.Model, d.Boulder.ID))
-	}
-	if a.opts.Model == d.Boulder.Model {
+	s, err := boulder.Restore(*d)
+	switch {
+	case err != nil:
+		return "", err
+	case edited == nil && len(s.Unnamed()) == 0:
+		return "", usagef("--model %s is for sub-tasks that have no model of their own, and each one that is left has: "+
+			"edit `model` in the plan (`manager plan --of %s`)", a.opts.Model, d.Boulder.ID)
+	case a.opts.Model == d.Boulder.Model:
 		a.tellModel(d)
 		return "", nil
 	}
