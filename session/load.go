@@ -128,8 +128,9 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 	return r, r.rereadUntilStable(ctx, dir, root)
 }
 
-// rereadUntilStable reads messages and status again while the session is idle, the messages show no end of its turn,
-// and they change. A turn that began or ended during the reading would otherwise look cut off.
+// rereadUntilStable reads messages, todos and status again while the session is idle, the messages show no end of its turn,
+// and they change. A turn that began or ended during the reading would otherwise look cut off, or as if it had brought
+// nothing.
 func (r *ServerState) rereadUntilStable(ctx context.Context, dir *opencode.Directory, root string) error {
 	newest := func() (m opencode.MessageInfo) {
 		if n := len(r.Messages); n > 0 {
@@ -147,6 +148,9 @@ func (r *ServerState) rereadUntilStable(ctx context.Context, dir *opencode.Direc
 			return err
 		}
 		r.Messages = messages
+		if r.Todos, err = dir.Todos(ctx, root); err != nil {
+			return err
+		}
 		if now := newest(); now.ID == before.ID && now.Completed.Equal(before.Completed) {
 			return nil
 		}

@@ -17,7 +17,8 @@ const (
 	finished = `{"info": {"id": "m3", "role": "assistant", "finish": "stop", "tokens": {"output": 1}, "time": {"created": 4, "completed": 5}}, "parts": []}`
 )
 
-// A turn that begins or ends between reading messages and statuses must not look cut off, or it would be resumed.
+// A turn that begins or ends between reading messages and statuses must not look cut off, or it would be resumed; nor be
+// told with todos from before its end, or it would look as if it had brought nothing.
 func TestReadWhileTheTurnMoves(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -56,7 +57,8 @@ func TestReadWhileTheTurnMoves(t *testing.T) {
 			say("/global/health", func() string { return `{"healthy": true, "version": "1.18.33"}` })
 			say("/session/{id}", func() string { return `{"id": "` + root + `"}` })
 			say("/session/{id}/message", func() string { return "[" + next(test.messages, &nMessages) + "]" })
-			for _, empty := range []string{"/session/{id}/todo", "/session/{id}/children", "/permission", "/question"} {
+			say("/session/{id}/todo", func() string { return fmt.Sprintf(`[{"content": "as of read %d", "status": "pending"}]`, nMessages) })
+			for _, empty := range []string{"/session/{id}/children", "/permission", "/question"} {
 				say(empty, func() string { return "[]" })
 			}
 			say("/session/status", func() string {
@@ -75,6 +77,9 @@ func TestReadWhileTheTurnMoves(t *testing.T) {
 			r, err := Read(t.Context(), client.In(t.TempDir()), root, began)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if want := fmt.Sprintf("as of read %d", nMessages); len(r.Todos) != 1 || r.Todos[0].Content != want {
+				t.Errorf("todos %+v, want those %s", r.Todos, want)
 			}
 			tree := NewTree(root, Cursor{})
 			tree.Load(r)

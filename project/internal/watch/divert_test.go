@@ -153,11 +153,10 @@ func testAQuestionEndsNoNight(t *testing.T, w *world) {
 	if e := k.until(r, "send open", "b"); strings.Contains(e.Prompt, told) {
 		t.Errorf("it is told twice:\n%s", e.Prompt)
 	}
+	r = r.again(listed, change) // perhaps before the prompt is sent
 	if e := k.until(r, "send open", "c"); strings.Contains(e.Prompt, told) {
 		t.Errorf("it is told twice:\n%s", e.Prompt)
 	}
-	k.until(r, "wait asks", told[4:])
-	r = r.again(listed, change)
 	k.until(r, "wait asks", told[4:])
 	k.continuations(3)
 	away.answerBlocker(w, "W1", blockers.Settlement{Answer: answer})
