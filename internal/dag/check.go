@@ -55,12 +55,12 @@ func Check(nodes []Node) []Fault {
 			continue
 		}
 		cameFrom := walk(graph, i)
-		last, cyclic := cameFrom[i]
-		if !cyclic {
+		last := cameFrom[i]
+		if last < 0 {
 			continue
 		}
-		for j := range walk(dependents, i) {
-			if _, seen := cameFrom[j]; seen {
+		for j, back := range walk(dependents, i) {
+			if back >= 0 && cameFrom[j] >= 0 {
 				settled[j] = true
 			}
 		}
@@ -75,12 +75,12 @@ func Check(nodes []Node) []Fault {
 	return faults
 }
 
-// walk searches breadth-first from start, and maps each node it reaches to its predecessor.
-func walk(graph [][]int, start int) map[int]int {
-	cameFrom := map[int]int{}
+// walk searches breadth-first from start. It returns the predecessor of each node that it reaches, and -1 for the others.
+func walk(graph [][]int, start int) (cameFrom []int) {
+	cameFrom = slices.Repeat([]int{-1}, len(graph))
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
 		for _, w := range graph[queue[0]] {
-			if _, seen := cameFrom[w]; !seen {
+			if cameFrom[w] < 0 {
 				cameFrom[w] = queue[0]
 				queue = append(queue, w)
 			}
