@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,16 +22,16 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// maxFile is the maximum size of blockers.md, which every append reads whole.
+// maxFile is the maximum size of blockers.md, which every addition reads and writes whole.
 const maxFile = 16 << 20
 
-// append adds the missing items at the end of blockers.md, and creates the file if necessary. They are synced when
-// append returns. After an error, part of the text may have been written.
+// addItems puts the missing items into blockers.md, each at the end of its section, and creates the file if necessary. They
+// are synced when addItems returns; after an error, none is in the file.
 //
-// The file belongs to the user, and agents can write to its directory. So append follows no symbolic links, writes to
-// regular files only, and never changes existing text.
-func (d *Register) append(items []item) error {
-	names, path := strings.Split(d.cfg.File, string(filepath.Separator)), filepath.Join(d.cfg.Root, d.cfg.File)
+// The file belongs to the user, and agents can write to its directory. So addItems follows no symbolic links, replaces regular
+// files only, and changes no existing text. What is saved there at that moment is kept too.
+func (d *Register) addItems(items []item) error {
+	names, place := strings.Split(d.cfg.File, string(filepath.Separator)), filepath.Join(d.cfg.Root, d.cfg.File)
 	below, name := names[:len(names)-1], names[len(names)-1]
 	root, err := statedir.Open(d.cfg.Root, below...)
 	if err != nil {
@@ -40,91 +41,158 @@ func (d *Register) append(items []item) error {
 	// Only the owner can read it, as with plans: its questions may be confidential.
 	made, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
-		err = errors.Join(made.Close(), boltfile.SyncDir(path))
+		err = made.Close()
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	d.failpoint("made")
-	f, openErr := root.OpenFile(name, os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0) // opening a pipe would block
-	if openErr == nil {
-		defer f.Close()
-	}
-	inPlace := func() error { // guards against a link put existing since, and an editor that replaced the file
-		info, err := root.Lstat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			return fmt.Errorf("%s is not a regular file: nothing is written to it; move it away", path)
-		}
-		if err = cmp.Or(err, openErr); err != nil {
-			return err
-		}
-		if opened, err := f.Stat(); err != nil || !os.SameFile(info, opened) {
-			return errors.Join(errors.New("the list was replaced while it was being written"), err)
-		}
-		return nil
-	}
-	if err := inPlace(); err != nil {
-		return err
-	}
-	d.failpoint("opened")
-	existing, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	before, mode, err := readList(root, name, place)
 	if err != nil {
 		return err
 	}
-	if len(existing) > maxFile {
-		return fmt.Errorf("%s has more than %d MiB: move it away, and a new one is begun", path, maxFile>>20)
+	d.failpoint("read")
+	temp := newOf(name)
+	defer func() { _ = root.Remove(temp) }()
+	replaced := before
+	for range 10 { // more saves than people make in that time
+		with := compose(before, items)
+		if err := writeNew(root, temp, with, mode); err != nil {
+			return err
+		}
+		d.failpoint("written")
+		if err := exchange(root, temp, name); err != nil {
+			return err
+		}
+		found, _, err := readList(root, temp, place)
+		if errors.Is(err, fs.ErrNotExist) { // renamed
+			return boltfile.SyncDir(place)
+		}
+		if err != nil { // not the list that was read: put it back
+			return errors.Join(err, exchange(root, temp, name))
+		}
+		if found == replaced {
+			return boltfile.SyncDir(place)
+		}
+		before, replaced = found, with // saved since it was read
 	}
-	if _, err := f.WriteString(compose(string(existing), items)); err != nil {
+	return errors.Join(fmt.Errorf("%s was saved again and again while it was being written", place), exchange(root, temp, name))
+}
+
+// newOf names the file that a list is written to first.
+func newOf(name string) string { return "." + strings.TrimLeft(name, ".") + ".new" }
+
+// Files returns the paths of the list and of the file that it is written to first, slash-separated. No diff has them.
+func Files(list string) []string {
+	list = filepath.ToSlash(filepath.Clean(cmp.Or(list, DefaultFile)))
+	dir, name := path.Split(list)
+	return []string{list, dir + newOf(name)}
+}
+
+// readList returns the text and the mode of a list, which shown names in errors.
+func readList(root *os.Root, name, shown string) (string, fs.FileMode, error) {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return "", 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return "", 0, fmt.Errorf("%s is not a regular file: nothing is written to it; move it away", shown)
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	if opened, err := f.Stat(); err != nil || !os.SameFile(info, opened) { // a link put there since
+		return "", 0, errors.Join(errors.New("the list was replaced while it was being opened"), err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(text) > maxFile {
+		err = fmt.Errorf("%s has more than %d MiB: move it away, and a new one is begun", shown, maxFile>>20)
+	}
+	return string(text), info.Mode().Perm(), err
+}
+
+func writeNew(root *os.Root, name, text string, mode fs.FileMode) error {
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that was killed
 		return err
 	}
-	return cmp.Or(f.Sync(), inPlace())
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 }
 
-// compose returns the text to append: the items, each under its heading. Items that a crash left there are skipped.
-func compose(existing string, items []item) string {
-	section := ""
-	for line := range strings.Lines(existing) {
-		line = strings.TrimRight(line, " \t\r\n")
-		if title, ok := strings.CutPrefix(line, "## "); ok {
-			section = strings.Trim(title, "# \t")
-		} else if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~") {
-			section = "" // another heading; or a code block, in which our heading would not be one
-		}
+// exchange swaps two files at once. A file system that cannot has the first renamed to the second: what is saved in the
+// moment since it was read is lost there.
+func exchange(root *os.Root, one, other string) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
 	}
-	var s strings.Builder
+	defer dir.Close()
+	err = swap(int(dir.Fd()), one, other)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		return root.Rename(one, other)
+	}
+	return err
+}
+
+// compose returns the list with the items that it lacks, each at the end of its section. None of its text changes.
+func compose(list string, items []item) string {
 	for _, i := range items {
-		if strings.Contains(existing, i.Text) {
-			continue
+		if strings.Contains(list, i.Text) {
+			continue // a crash left it there
 		}
-		if s.Len() == 0 && existing == "" {
-			s.WriteString(preamble)
-		} else if s.Len() == 0 && !strings.HasSuffix(existing, "\n") {
-			s.WriteString("\n")
+		if list == "" {
+			list = preamble
+		} else if !strings.HasSuffix(list, "\n") {
+			list += "\n"
 		}
-		if i.Section != section {
-			section = i.Section
-			fmt.Fprintf(&s, "\n## %s\n\n", section)
+		if end := sectionEnd(list, i.Section); end < 0 {
+			list += "\n## " + i.Section + "\n\n" + i.Text
+		} else {
+			list = list[:end] + i.Text + list[end:]
 		}
-		s.WriteString(i.Text)
 	}
-	return s.String()
+	return list
 }
 
-// Flush appends to blockers.md what it lacks. Every operation does so too, and the next one retries after an error.
+// sectionEnd returns where the text of a section ends, in bytes from the start of the list, or -1 if there is none. Any
+// heading ends it, and a code block, in which what looks like a heading is none.
+func sectionEnd(list, title string) int {
+	end, offset := -1, 0
+	for line := range strings.Lines(list) {
+		offset += len(line)
+		line = strings.TrimRight(line, " \t\r\n")
+		mark, ours := strings.CutPrefix(line, "## ")
+		switch {
+		case end >= 0 && (strings.HasPrefix(line, "#") || strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~")):
+			return end
+		case end >= 0 && line != "" || ours && strings.Trim(mark, "# \t") == title:
+			end = offset
+		}
+	}
+	return end
+}
+
+// Flush adds to blockers.md what it lacks. Every operation does so too, and the next one retries after an error.
 func (d *Register) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
 
-// flush appends what blockers.md lacks, and stores that. Its write transaction excludes appends by other processes.
+// flush adds what blockers.md lacks, and stores that. Its write transaction excludes other processes.
 func (d *Register) flush(tx *bolt.Tx) error {
 	all, _ := records(tx)
 	due, items := unlisted(all)
 	if len(due) == 0 {
 		return nil
 	}
-	d.failpoint("appending")
-	if err := d.append(items); err != nil {
+	d.failpoint("adding")
+	if err := d.addItems(items); err != nil {
 		return boltfile.Explain(err)
 	}
-	d.failpoint("appended")
+	d.failpoint("added")
 	for _, r := range due {
 		r.Listed = r.Status
 		if err := put(tx, r); err != nil {
@@ -134,7 +202,7 @@ func (d *Register) flush(tx *bolt.Tx) error {
 	return nil
 }
 
-// Listed appends to blockers.md what came up and was answered in a boulder since the last call, in any process. It gets
+// Listed adds to blockers.md what came up and was answered in a boulder since the last call, in any process. It gets
 // the events after a number from since (those of other kinds may be missing), and the boulder's blockers as they were at
 // the last of them or later. It returns how many items could not be written, if that is known; the next call retries.
 func (d *Register) Listed(
@@ -157,11 +225,11 @@ func (d *Register) Listed(
 		if unwritten = len(items); err != nil || len(items) == 0 {
 			return err
 		}
-		d.failpoint("appending")
-		if err := d.append(items); err != nil {
+		d.failpoint("adding")
+		if err := d.addItems(items); err != nil {
 			return boltfile.Explain(err)
 		}
-		d.failpoint("appended")
+		d.failpoint("added")
 		unwritten = 0
 		return tx.Bucket(bucketListed).Put([]byte(boulderID), []byte(strconv.FormatUint(last, 10)))
 	})
@@ -216,7 +284,7 @@ const (
 
 const preamble = `# Blockers
 
-What only the user can decide, as it came up. Tick, change and add what you like: manager only ever appends to this file.
+What only the user can decide, as it came up. Tick, change and add what you like: manager only ever adds to this file.
 An answer reaches the agents with ` + "`manager blockers answer ID \"…\"`" + ` or ` + "`manager blockers clarify`" + `.
 `
 

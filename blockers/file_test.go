@@ -105,7 +105,7 @@ func TestWhatLiesInThePlace(t *testing.T) {
 // A link is not followed, at whatever moment it is put there, even between the check and the opening.
 func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"committed", "appending", "made", "opened"} {
+	for _, at := range []string{"committed", "adding", "made", "read", "written"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t)
@@ -153,7 +153,7 @@ var editors = map[string]func(path, text string) error{
 func TestEditorsThatSaveOldText(t *testing.T) {
 	t.Parallel()
 	for name, save := range editors {
-		for _, step := range []string{"committed", "appending", "made", "opened", "appended"} {
+		for _, step := range []string{"committed", "adding", "made", "read", "written", "added"} {
 			t.Run(name+"/"+step, func(t *testing.T) {
 				t.Parallel()
 				p := newProject(t)
@@ -174,7 +174,7 @@ func TestEditorsThatSaveOldText(t *testing.T) {
 				if !saved || !strings.Contains(got, "[x] **W1**") || !strings.Contains(got, note) {
 					t.Errorf("saved: %v; what the person wrote is lost:\n%s", saved, got)
 				}
-				if n := strings.Count(got, "**W2**"); step != "appended" && n != 1 {
+				if n := strings.Count(got, "**W2**"); step != "added" && n != 1 {
 					t.Errorf("the second is there %d times:\n%s", n, got)
 				}
 			})

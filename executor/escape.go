@@ -33,7 +33,7 @@ func (t *turn) escaped() (escaped []string) {
 			continue
 		}
 		name, err := filepath.Rel(project, file)
-		if name = filepath.ToSlash(name); err == nil && filepath.IsLocal(name) && name != t.cfg.BlockersFile && !slices.Contains(escaped, name) {
+		if name = filepath.ToSlash(name); err == nil && filepath.IsLocal(name) && !slices.Contains(t.cfg.BlockersFiles, name) && !slices.Contains(escaped, name) {
 			escaped = append(escaped, name)
 		}
 	}

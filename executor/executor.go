@@ -78,16 +78,16 @@ type Slot interface {
 
 // Config configures an [Executor]. Host, Project and Workspace are required.
 type Config struct {
-	Host         *opencode.Host
-	Project      string // absolute directory
-	Workspace    Workspace
-	BlockersFile string           // relative to Project; writing it is no escape from a slot; empty: there is none
-	Slots        Slots            // nil: isolated boulders cannot run
-	Rules        *enforcer.Rules  // defaults to [enforcer.DefaultRules]
-	GateTimeout  time.Duration    // of one gate; defaults to [DefaultGateTimeout]
-	Env          []string         // of gates; defaults to os.Environ()
-	Asks         Asks             // policy for permissions; defaults to [AsksReject]
-	Diverter     session.Diverter // records what agents ask the user; where it is off or nil, Asks applies
+	Host          *opencode.Host
+	Project       string // absolute directory
+	Workspace     Workspace
+	BlockersFiles []string         // relative to Project; writing them is no escape from a slot
+	Slots         Slots            // nil: isolated boulders cannot run
+	Rules         *enforcer.Rules  // defaults to [enforcer.DefaultRules]
+	GateTimeout   time.Duration    // of one gate; defaults to [DefaultGateTimeout]
+	Env           []string         // of gates; defaults to os.Environ()
+	Asks          Asks             // policy for permissions; defaults to [AsksReject]
+	Diverter      session.Diverter // records what agents ask the user; where it is off or nil, Asks applies
 	// Price returns what a call of a model (provider/model) cost, if OpenCode has no price for it. It may be called
 	// concurrently. Nil: no prices are known.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)

@@ -339,7 +339,7 @@ func (p *Project) HandOver(
 	}
 	req.LedgerModel = ledger.String()
 	if req.Base == "" && req.Resume == "" { // else the server takes its own base, which may be outdated
-		work, err := workspace.Open(ctx, p.dir, p.blockersFile())
+		work, err := workspace.Open(ctx, p.dir, p.blockersFiles()...)
 		if err == nil {
 			req.Base, err = work.Head(ctx)
 		}

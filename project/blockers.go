@@ -183,7 +183,7 @@ func (p *Project) writeList(ctx context.Context, there Reader, boulderID string)
 		return events, all, err
 	})
 	if err != nil {
-		p.log.Warn("blockers: list not written", "file", p.blockersFile(), "boulder", boulderID, "error", err)
+		p.log.Warn("blockers: list not written", "file", p.blockersFiles()[0], "boulder", boulderID, "error", err)
 	}
 	return unwritten, err
 }

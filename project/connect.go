@@ -62,7 +62,7 @@ func (p *Project) Connect(ctx context.Context) (err error) {
 
 // OpenWorkspace opens the project's git repository and its slots.
 func (p *Project) OpenWorkspace(ctx context.Context) error {
-	work, err := workspace.Open(ctx, p.dir, p.blockersFile())
+	work, err := workspace.Open(ctx, p.dir, p.blockersFiles()...)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (p *Project) lockFiles(ctx context.Context) error {
 	return err
 }
 
-func (p *Project) blockersFile() string { return cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile) }
+func (p *Project) blockersFiles() []string { return blockers.Files(p.cfg.Blockers.File) }
 
 // OpenLedger chooses the model that plans and judges: the configured ledger model, else that of the sub-tasks. It
 // calls the provider directly if its key is set, else through OpenCode. A key alone selects no provider: the project's
@@ -169,7 +169,7 @@ func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error)
 	}
 	p.diverter = p.newDiverter()
 	run := p.looks()
-	run.Slots, run.BlockersFile, run.GateTimeout, run.Env = slots, p.blockersFile(), p.cfg.GateTimeout, env
+	run.Slots, run.BlockersFiles, run.GateTimeout, run.Env = slots, p.blockersFiles(), p.cfg.GateTimeout, env
 	run.Asks, run.Diverter = p.cfg.OnAsk, p.diverter
 	p.runner, err = executor.New(run)
 	return orchestrator.Config{
