@@ -64,7 +64,7 @@ func (j *Judge) Check(ctx context.Context, req boulder.CheckRequest) (boulder.Re
 }
 
 // normalizeCheck is fail-closed: what is not shown is missing, what is named as missing is not met, and a listed row that
-// the answer leaves out is not met. A wish demands nothing that could be shown.
+// the answer leaves out is not met. A wish demands nothing that could be shown. A listed row keeps its words.
 func normalizeCheck(a CheckAnswer, listed []boulder.Obligation) boulder.RequestCheck {
 	for _, o := range listed {
 		answered := func(r Row) bool { return r.ID == o.ID || r.ID == "" && text.Fold(r.Text) == text.Fold(o.Text) }
@@ -87,6 +87,9 @@ func normalizeCheck(a CheckAnswer, listed []boulder.Obligation) boulder.RequestC
 		}
 	}
 	for _, r := range a.Request {
+		if i := slices.IndexFunc(listed, func(o boulder.Obligation) bool { return o.ID == r.ID }); i >= 0 {
+			r.Text = listed[i].Text
+		}
 		row := boulder.RequestRow{
 			Request:  text.Excerpt(strings.TrimSpace(r.Text), maxItem, text.Start),
 			Evidence: text.Excerpt(strings.TrimSpace(r.Evidence), maxReason, text.Start),

@@ -72,6 +72,7 @@ func TestCheckIsFailClosed(t *testing.T) {
 		"a row left out":   {`{"request":[` + r1 + `],"missing":[],"answer":""}`, []string{"vendor/ stays: the check says nothing about it"}},
 		"not met":          {`{"request":[` + r1 + `,` + r2 + `,{"id":"","text":"a","evidence":"nothing","met":false},{"text":"b","evidence":"f","met":true}],"missing":[],"answer":""}`, []string{"a: nothing"}},
 		"without evidence": {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":" ","met":true}],"missing":[],"answer":""}`, []string{"a"}},
+		"in other words":   {`{"request":[{"id":"r1","text":"x","evidence":"f","met":false},` + r2 + `],"missing":[],"answer":""}`, []string{"a dark mode: f"}},
 		"named":            {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"f","met":true}],"missing":["b"," "],"answer":""}`, []string{"b"}},
 		"named and unmet":  {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"f","met":false}],"missing":["write a"],"answer":""}`, []string{"write a"}},
 	} {

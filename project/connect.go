@@ -140,7 +140,7 @@ func modelOf(flag string, names ...string) (ref providers.ModelRef, err error) {
 
 func (p *Project) planner() *taskledger.Planner {
 	return &taskledger.Planner{
-		Completer: p.completer, Model: p.ledger, Logger: p.log, Warn: func(text string) { p.warn("%s", text) },
+		Completer: p.completer, Model: p.ledger, Logger: p.log, Note: p.opts.Note, Warn: func(text string) { p.warn("%s", text) },
 	}
 }
 

@@ -30,6 +30,7 @@ type Planner struct {
 	Completer providers.Completer // answers; it retries ([providers.WithRetry]) and chooses the model
 	Model     string              // ledger model named in the seal, as provider/model; it is not sent
 	Logger    *slog.Logger        // defaults to none
+	Note      func(text string)   // what a model that plans a task is shown of the project; may be nil
 	Warn      func(text string)   // what the user should know about an answer; may be nil
 }
 
@@ -59,7 +60,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	survey := p.survey(ctx, req.Project, req.Task)
 	known, spent, err := req.Known, boulder.Usage{}, error(nil)
 	if known == nil {
-		known, spent, err = p.prepare(ctx, req, survey.String())
+		known, spent, err = p.prepare(ctx, req, survey)
 	}
 	switch {
 	case err != nil:
@@ -91,7 +92,7 @@ func (p *Planner) Prepare(ctx context.Context, req boulder.PlanRequest) (boulder
 		return boulder.Prepared{}, boulder.Usage{}, nil
 	}
 	survey := p.survey(ctx, req.Project, req.Task)
-	known, spent, err := p.prepare(ctx, req, survey.String())
+	known, spent, err := p.prepare(ctx, req, survey)
 	if err != nil {
 		return boulder.Prepared{}, spent, err
 	}
@@ -99,8 +100,11 @@ func (p *Planner) Prepare(ctx context.Context, req boulder.PlanRequest) (boulder
 }
 
 // prepare returns what is known of the task, as the plan of one sub-task. It has a seal if no other plan is needed.
-func (p *Planner) prepare(ctx context.Context, req boulder.PlanRequest, survey string) (*boulder.Plan, boulder.Usage, error) {
-	known, spent, err := p.facts(ctx, req, survey)
+func (p *Planner) prepare(ctx context.Context, req boulder.PlanRequest, survey *Survey) (*boulder.Plan, boulder.Usage, error) {
+	if p.Note != nil && survey.Files > 0 {
+		p.Note("The model sees " + survey.Headline() + ".")
+	}
+	known, spent, err := p.facts(ctx, req, survey.String())
 	switch {
 	case errors.Is(err, ledger.ErrNoAnswer):
 		return p.whole(ctx, req, err), spent, nil

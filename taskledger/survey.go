@@ -23,6 +23,8 @@ import (
 // Survey is what can be known of a project without a model.
 type Survey struct {
 	Files    int      // how many there are
+	Rules    string   // the file whose rules for agents it has, if any
+	Commands int      // that are known to exist
 	Related  []string // files that the task's words point at, best first; at most 30
 	sections []section
 }
@@ -78,6 +80,7 @@ func NewSurvey(ctx context.Context, dir, task string, log *slog.Logger) *Survey 
 				lines = append(lines, c.Run+text.If(c.Why != "", " ("+c.Why+")"))
 			}
 		}
+		s.Commands = len(lines)
 		s.add("Commands that are known to exist", 1_500, lines...)
 		root.Close()
 	}
@@ -103,6 +106,18 @@ func NewSurvey(ctx context.Context, dir, task string, log *slog.Logger) *Survey 
 	return s
 }
 
+// Headline says in one line what the survey has.
+func (s *Survey) Headline() string {
+	const most = 5
+	line := text.JoinedBy(", ", text.Plural(s.Files, "file"), text.Prefixed("rules in ", text.Name(s.Rules)),
+		text.If(s.Commands > 0, text.Plural(s.Commands, "command")))
+	if n := len(s.Related); n > 0 {
+		named := strings.Join(shownNames(s.Related[:min(n, most)]), ", ")
+		line += "; the task points at " + named + text.If(n > most, fmt.Sprintf(" and %d more", n-most))
+	}
+	return line
+}
+
 func (s *Survey) add(heading string, most int, lines ...string) {
 	if lines = nonEmpty(lines); len(lines) > 0 {
 		s.sections = append(s.sections, section{heading, lines, most})
@@ -122,22 +137,22 @@ func (s *Survey) String() string {
 	return ledger.Marked("SURVEY", text.Excerpt(strings.TrimSpace(b.String()), maxSurvey, text.Start))
 }
 
-// file adds the beginning of the first of some files that has text.
-func (s *Survey) file(heading, dir string, most int, names []string) bool {
+// file adds the beginning of the first of some files that has text, and returns its name.
+func (s *Survey) file(heading, dir string, most int, names []string) string {
 	for _, name := range names {
 		if head := readHead(filepath.Join(dir, filepath.FromSlash(name))); !blank(head) {
 			s.add(heading+" "+text.Name(name), most, head)
-			return true
+			return name
 		}
 	}
-	return false
+	return ""
 }
 
 // rules adds what the project asks of agents.
 func (s *Survey) rules(dir string, files []string) {
 	for _, pattern := range []string{"AGENTS.md", "CLAUDE.md", ".cursor/rules/*", ".cursorrules", "CONTRIBUTING.md"} {
 		found := having(files, func(name string) bool { ok, _ := path.Match(pattern, name); return ok })
-		if s.file("Rules of the project, from", dir, 2_400, found) {
+		if s.Rules = s.file("Rules of the project, from", dir, 2_400, found); s.Rules != "" {
 			return
 		}
 	}

@@ -22,7 +22,7 @@ import (
 var demoFiles embed.FS
 
 const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own," +
-	" and a command that uses both."
+	" and a command that uses both. Show in EXAMPLE.md what it prints."
 
 func (a *app) newDemoCmd() *cobra.Command {
 	var keep bool
@@ -31,7 +31,7 @@ func (a *app) newDemoCmd() *cobra.Command {
 		Short: "Run a demo offline, with a scripted model",
 		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
 sessions, real tools, real files, real gates. Each sub-task works in a copy of its own; results are integrated, tested
-together, and then landed. Only the model is scripted, so no key and no network is needed.`,
+together, and then landed. What the request asks for and nobody did is added. Only the model is scripted, so no key and no network is needed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), keep) },
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sample repository")
@@ -80,7 +80,9 @@ the sessions, the files that the agent writes, the gates that manager runs.
 		{exitWaiting, []string{"run", "--yes", "--isolate", "--blockers"}}, // one sub-task asks the user
 		{exitOK, []string{"blockers", "list"}},
 		{exitOK, []string{"blockers", "answer", "B1", "With Goodbye: it is a formal program."}},
-		{exitOK, []string{"resume"}},          // resolves a conflict: both sub-tasks edit the same place of README.md
+		// Resolves a conflict, as both sub-tasks edit the same place of README.md; then the check of the request finds
+		// that EXAMPLE.md is missing.
+		{exitOK, []string{"resume"}},
 		{exitOK, []string{"land", "--files"}}, // changes the repository for the first time
 		{exitOK, []string{"report"}},
 	} {
