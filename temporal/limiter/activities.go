@@ -80,6 +80,7 @@ func rebuild(ctx context.Context, model string) (f found, err error) {
 		asking.Go(func() error {
 			var h holding
 			err := ask(ctx, c, id, run, model, &h)
+			activity.RecordHeartbeat(ctx) // a lost worker is noticed soon: nobody gets a permit meanwhile
 			answers.Lock()
 			defer answers.Unlock()
 			if err != nil {

@@ -85,26 +85,18 @@ func (s *sessions) boulder(ctx workflow.Context, model string, n int) error {
 
 type cluster struct {
 	*sessions
-	t    *testing.T
-	c    client.Client
-	runs map[string]client.WorkflowRun
+	t      *testing.T
+	server *devtest.Server
+	c      client.Client
+	runs   map[string]client.WorkflowRun
 }
 
 // newCluster starts a server with three workers, each for limiters, boulders and sessions.
 func newCluster(t *testing.T) *cluster {
-	server := devtest.Start(t, "")
-	k := &cluster{
-		sessions: &sessions{running: map[string]chan struct{}{}, began: make(chan string, 1000)},
-		t:        t, c: server.Dial(t), runs: map[string]client.WorkflowRun{},
-	}
+	k := newServer(t)
 	for range 3 {
-		limits := worker.New(server.Dial(t), Queue, worker.Options{WorkflowPanicPolicy: worker.FailWorkflow})
-		Register(limits)
-		if err := limits.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(limits.Stop)
-		w := worker.New(server.Dial(t), queue, worker.Options{WorkflowPanicPolicy: worker.FailWorkflow})
+		k.limits(Register)
+		w := worker.New(k.server.Dial(t), queue, worker.Options{WorkflowPanicPolicy: worker.FailWorkflow})
 		w.RegisterWorkflowWithOptions(k.boulder, workflow.RegisterOptions{Name: BoulderType})
 		w.RegisterActivity(k.session)
 		w.RegisterWorkflowWithOptions(lookUp, workflow.RegisterOptions{Name: "look-up"})
@@ -114,6 +106,27 @@ func newCluster(t *testing.T) *cluster {
 		t.Cleanup(w.Stop)
 	}
 	return k
+}
+
+func newServer(t *testing.T) *cluster {
+	server := devtest.Start(t, "")
+	return &cluster{
+		sessions: &sessions{running: map[string]chan struct{}{}, began: make(chan string, 1000)},
+		t:        t, server: server, c: server.Dial(t), runs: map[string]client.WorkflowRun{},
+	}
+}
+
+// limits starts a worker for limiters.
+func (k *cluster) limits(register func(worker.Registry)) (stop func()) {
+	k.t.Helper()
+	w := worker.New(k.server.Dial(k.t), Queue, worker.Options{WorkflowPanicPolicy: worker.FailWorkflow})
+	register(w)
+	if err := w.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	stop = sync.OnceFunc(w.Stop)
+	k.t.Cleanup(stop)
+	return stop
 }
 
 func (k *cluster) start(boulder, model string, n int) {
@@ -140,7 +153,7 @@ func (k *cluster) next() string {
 // awaitStatus waits until the only limiter has so many permits held and waiting.
 func (k *cluster) awaitStatus(held, waiting int) Status {
 	k.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		all, err := List(k.t.Context(), k.c)
 		if err == nil && len(all) == 1 && len(all[0].Held) == held && len(all[0].Waiting) == waiting && !all[0].Rebuilding {
@@ -290,4 +303,27 @@ func TestServerEnded(t *testing.T) {
 	gone(1)
 	k.start("a", "m", 1)
 	gone(1)
+}
+
+// TestWorkerLostWhileAsking: if a worker is lost while it asks the boulders for a new limiter, another one does so soon.
+func TestWorkerLostWhileAsking(t *testing.T) {
+	t.Parallel()
+	k := newServer(t)
+	asking, lost := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(lost) })
+	stop := k.limits(func(r worker.Registry) {
+		r.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: workflowType})
+		r.RegisterActivityWithOptions(func(context.Context, string) (found, error) {
+			close(asking)
+			<-lost
+			return found{}, nil
+		}, activity.RegisterOptions{Name: "rebuild"})
+	})
+	if _, err := SetCap(t.Context(), k.c, "m", limit); err != nil { // starts the limiter
+		t.Fatal(err)
+	}
+	<-asking
+	stop()
+	k.limits(Register)
+	k.awaitStatus(0, 0)
 }

@@ -147,7 +147,7 @@ func (l *limiter) watch(ctx workflow.Context) {
 // rebuild restores the state of a terminated limiter. Nothing is granted before it returns.
 func (l *limiter) rebuild(ctx workflow.Context) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: 2 * time.Minute, RetryPolicy: &temporal.RetryPolicy{MaximumInterval: 30 * time.Second},
+		StartToCloseTimeout: 2 * time.Minute, HeartbeatTimeout: askTime + 5*time.Second, RetryPolicy: &temporal.RetryPolicy{MaximumInterval: 30 * time.Second},
 	})
 	var found found
 	if err := workflow.ExecuteActivity(ctx, rebuild, l.Model).Get(ctx, &found); err != nil {
