@@ -67,21 +67,10 @@ type Boulder struct {
 	Turns     int64 `json:"turns,omitempty"`
 	TurnUsage Usage `json:"turn_usage,omitzero"`
 
-	Comment    string     `json:"comment,omitempty"`    // what the user wants changed in the plan, which is being revised
-	Revised    int        `json:"revised,omitempty"`    // how often the user wanted it revised: then it is not adopted unasked
-	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan, or while the request is checked
-	Look       *Look      `json:"look,omitempty"`       // the newest; nil: there was none
-
-	Replans       int                 `json:"replans,omitempty"`        // started so far
-	Extensions    int                 `json:"extensions,omitempty"`     // likewise, to add what was missing of the request
-	Check         *RequestCheck       `json:"check,omitempty"`          // the newest; see [Boulder.Checked]
-	CheckedAt     int                 `json:"checked_at,omitempty"`     // Attempts when it was stored
-	ReplansWanted []Replanning        `json:"replans_wanted,omitempty"` // replans that verdicts on completed sub-tasks asked for
-	Replan        *Replanning         `json:"replan,omitempty"`         // the replan in progress
-	TriedParts    []string            `json:"tried_parts,omitempty"`    // [SpecsHash] of each replaced part and of its replacement
-	Cooldowns     map[string]Cooldown `json:"cooldowns,omitempty"`      // by model
-	NewFacts      []string            `json:"new_facts,omitempty"`      // noted by judges, oldest first; at most 30
-	Warned        []string            `json:"warned,omitempty"`         // keys of the [BudgetWarning] events
+	PlanState
+	Cooldowns map[string]Cooldown `json:"cooldowns,omitempty"` // by model
+	NewFacts  []string            `json:"new_facts,omitempty"` // noted by judges, oldest first; at most 30
+	Warned    []string            `json:"warned,omitempty"`    // keys of the [BudgetWarning] events
 
 	LeftSessions   []LeftSession `json:"left_sessions,omitempty"` // sessions that may still be running although their attempts ended
 	Notes          []Note        `json:"notes,omitempty"`         // from the user, oldest first; at most 30
@@ -97,6 +86,22 @@ type Boulder struct {
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	Seq       uint64    `json:"seq"` // of the last event
+}
+
+// PlanState is how the plan comes about and changes.
+type PlanState struct {
+	Comment    string     `json:"comment,omitempty"`    // what the user wants changed in the plan, which is being revised
+	Revised    int        `json:"revised,omitempty"`    // how often the user wanted it revised: then it is not adopted unasked
+	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan, or while the request is checked
+	Look       *Look      `json:"look,omitempty"`       // the newest; nil: there was none
+
+	Replans       int           `json:"replans,omitempty"`        // started so far
+	Extensions    int           `json:"extensions,omitempty"`     // likewise, to add what was missing of the request
+	Check         *RequestCheck `json:"check,omitempty"`          // the newest; see [Boulder.Checked]
+	CheckedAt     int           `json:"checked_at,omitempty"`     // Attempts when it was stored
+	ReplansWanted []Replanning  `json:"replans_wanted,omitempty"` // replans that verdicts on completed sub-tasks asked for
+	Replan        *Replanning   `json:"replan,omitempty"`         // the replan in progress
+	TriedParts    []string      `json:"tried_parts,omitempty"`    // [SpecsHash] of each replaced part and of its replacement
 }
 
 // Settings are the options that a boulder was created with. They are stored, so that a resume keeps them.

@@ -103,34 +103,14 @@ type SubTask struct {
 	// PartialSummary and PartialMet are the summary and the met criteria of the newest verdict that found it incomplete.
 	PartialSummary string          `json:"partial_summary,omitempty"`
 	PartialMet     []string        `json:"partial_met,omitempty"`
-	Track          json.RawMessage `json:"track,omitempty"`    // state of package enforcer, opaque here
-	Parked         bool            `json:"parked,omitempty"`   // blocked until the user does what Reason says
-	AtLimit        bool            `json:"at_limit,omitempty"` // parked because a loop used all its turns
-	Program        string          `json:"program,omitempty"`  // parked because a gate lacks this program
-	Blockers       []Blocker       `json:"blockers,omitempty"` // raised by its attempts, oldest first
-	Files          []string        `json:"files,omitempty"`    // project files that its attempts changed; at most 500
-	Shared         bool            `json:"shared,omitempty"`   // others ran meanwhile, and changes may be theirs
-	Flaky          []string        `json:"flaky,omitempty"`    // gates with a run that is [Gate.FlakySuspected]
-	// Of isolated boulders:
-
-	Slot       int        `json:"slot,omitempty"`       // of the newest attempt with one, from 1
-	From       string     `json:"from,omitempty"`       // commit of the trunk that it works on top of
-	Work       string     `json:"work,omitempty"`       // commit of its slot after the newest turn
-	Integrated string     `json:"integrated,omitempty"` // commit of the trunk with its result
-	Conflicts  []Conflict `json:"conflicts,omitempty"`
-	// Unresolved counts what did not resolve a conflict: the conflict itself, and turns after it. An answer begins anew.
-	Unresolved int `json:"unresolved,omitempty"`
-
-	// Generation counts redos ([Redone]). The current one begins without the changes of attempts up to Since.
-	Generation int         `json:"generation,omitempty"`
-	Since      int         `json:"since,omitempty"`
-	Reuse      Reuse       `json:"reuse,omitempty"`
-	Earlier    *Earlier    `json:"earlier,omitempty"`
-	Revert     *TreeChange `json:"revert,omitempty"` // to revert before the generation's first session
-	Fresh      *Fresh      `json:"fresh,omitempty"`
-	// Inputs and Change are hashes of the results it builds on and of its changes, to compare generations.
-	Inputs string `json:"inputs,omitempty"`
-	Change string `json:"change,omitempty"`
+	Track          json.RawMessage `json:"track,omitempty"` // state of package enforcer, opaque here
+	ParkState
+	Blockers []Blocker `json:"blockers,omitempty"` // raised by its attempts, oldest first
+	Files    []string  `json:"files,omitempty"`    // project files that its attempts changed; at most 500
+	Shared   bool      `json:"shared,omitempty"`   // others ran meanwhile, and changes may be theirs
+	Flaky    []string  `json:"flaky,omitempty"`    // gates with a run that is [Gate.FlakySuspected]
+	SlotState
+	RedoState
 
 	// Changes are the files of its newest turn that are its own or that nobody claims, with their lines; at most 50.
 	Changes   []FileChange `json:"changes,omitempty"`
@@ -142,6 +122,38 @@ type SubTask struct {
 	EndSeq    uint64       `json:"end_seq,omitempty"` // event that ended it; 0 before
 	CreatedAt time.Time    `json:"created_at"`
 	UpdatedAt time.Time    `json:"updated_at"`
+}
+
+// ParkState says why a sub-task is blocked until the user does something.
+type ParkState struct {
+	Parked  bool   `json:"parked,omitempty"`   // blocked until the user does what Reason says
+	AtLimit bool   `json:"at_limit,omitempty"` // parked because a loop used all its turns
+	Program string `json:"program,omitempty"`  // parked because a gate lacks this program
+}
+
+// SlotState is where a sub-task of an isolated boulder works, and what became of its result.
+type SlotState struct {
+	Slot       int        `json:"slot,omitempty"`       // of the newest attempt with one, from 1
+	From       string     `json:"from,omitempty"`       // commit of the trunk that it works on top of
+	Work       string     `json:"work,omitempty"`       // commit of its slot after the newest turn
+	Integrated string     `json:"integrated,omitempty"` // commit of the trunk with its result
+	Conflicts  []Conflict `json:"conflicts,omitempty"`
+	// Unresolved counts what did not resolve a conflict: the conflict itself, and turns after it. An answer begins anew.
+	Unresolved int `json:"unresolved,omitempty"`
+}
+
+// RedoState is what a sub-task knows of its redos ([Redone]).
+type RedoState struct {
+	// Generation counts them. The current one begins without the changes of attempts up to Since.
+	Generation int         `json:"generation,omitempty"`
+	Since      int         `json:"since,omitempty"`
+	Reuse      Reuse       `json:"reuse,omitempty"`
+	Earlier    *Earlier    `json:"earlier,omitempty"`
+	Revert     *TreeChange `json:"revert,omitempty"` // to revert before the generation's first session
+	Fresh      *Fresh      `json:"fresh,omitempty"`
+	// Inputs and Change are hashes of the results it builds on and of its changes, to compare generations.
+	Inputs string `json:"inputs,omitempty"`
+	Change string `json:"change,omitempty"`
 }
 
 // Checkpoint is the place of a sub-task's last edit.

@@ -11,10 +11,10 @@ import (
 // sub-task. Otherwise it would show another sub-task's change, or lose one.
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	one := &boulder.SubTask{ID: "one", Work: "w1", Integrated: "c1"}
-	empty := &boulder.SubTask{ID: "empty", Work: "w2", Integrated: "c1"}
-	two := &boulder.SubTask{ID: "two", Work: "w3", Integrated: "c2", From: "c1"}
-	failed := &boulder.SubTask{ID: "failed", Work: "w4", From: "c2"}
+	one := &boulder.SubTask{ID: "one", SlotState: boulder.SlotState{Work: "w1", Integrated: "c1"}}
+	empty := &boulder.SubTask{ID: "empty", SlotState: boulder.SlotState{Work: "w2", Integrated: "c1"}}
+	two := &boulder.SubTask{ID: "two", SlotState: boulder.SlotState{Work: "w3", Integrated: "c2", From: "c1"}}
+	failed := &boulder.SubTask{ID: "failed", SlotState: boulder.SlotState{Work: "w4", From: "c2"}}
 	idle := &boulder.SubTask{ID: "idle"}
 	slotted := &boulder.Snapshot{SubTasks: []*boulder.SubTask{two, one, empty, failed, idle}}
 	slotted.Boulder.Trunk = boulder.Trunk{Base: "c0", Tip: "c2"}

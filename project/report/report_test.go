@@ -66,7 +66,7 @@ func TestNext(t *testing.T) {
 		"a loop at its limit": {
 			report.Input{
 				Boulder:  boulder.Boulder{Status: boulder.Paused, Settings: boulder.Settings{Loop: &boulder.Loop{Iterations: 2}}},
-				SubTasks: []*boulder.SubTask{{ID: "1", Status: boulder.SubTaskBlocked, Parked: true, AtLimit: true}},
+				SubTasks: []*boulder.SubTask{{ID: "1", Status: boulder.SubTaskBlocked, ParkState: boulder.ParkState{Parked: true, AtLimit: true}}},
 			},
 			"manager resume id --max-iterations 4",
 		},
@@ -196,7 +196,7 @@ func TestSpent(t *testing.T) {
 	limit := &boulder.Budget{Tokens: 100}
 	used := boulder.Usage{Input: 100}
 	parked := func(id string, b *boulder.Budget, atLimit bool) *boulder.SubTask {
-		return &boulder.SubTask{ID: id, Status: boulder.SubTaskInProgress, Parked: true, AtLimit: atLimit, Budget: b, Usage: used}
+		return &boulder.SubTask{ID: id, Status: boulder.SubTaskInProgress, ParkState: boulder.ParkState{Parked: true, AtLimit: atLimit}, Budget: b, Usage: used}
 	}
 	pending := func(on ...string) *boulder.SubTask {
 		return &boulder.SubTask{ID: "next", Status: boulder.SubTaskPending, DependsOn: on}

@@ -26,12 +26,12 @@ func troubled() *boulder.State {
 	held := raised("held", "B3", "May it run git push origin main?", false)
 	held.Until, held.Ask = noon.Add(4*time.Minute+10*time.Second), &boulder.Ask{Kind: boulder.AskPermission}
 	all := []*boulder.SubTask{
-		{ID: "asking", Status: boulder.SubTaskBlocked, Parked: true, Blockers: []boulder.Blocker{
+		{ID: "asking", Status: boulder.SubTaskBlocked, ParkState: boulder.ParkState{Parked: true}, Blockers: []boulder.Blocker{
 			raised("asking", "B1", "How shall the program say goodbye, with \x1b[31mGoodbye or with Bye?", true),
 			raised("asking", "B2", "Which name?", false),
 		}},
 		{ID: "pushing", Status: boulder.SubTaskFailed, Reason: "not complete after 3 attempts: the remote refuses"},
-		{ID: "parked", Status: boulder.SubTaskBlocked, Reason: "the tokens budget is used up: 2k of 2k", Parked: true},
+		{ID: "parked", Status: boulder.SubTaskBlocked, Reason: "the tokens budget is used up: 2k of 2k", ParkState: boulder.ParkState{Parked: true}},
 		{ID: "behind", Status: boulder.SubTaskBlocked, Reason: `depends on "pushing", which failed`},
 		{ID: "held", Status: boulder.SubTaskPending, Blockers: []boulder.Blocker{held}},
 	}

@@ -28,7 +28,7 @@ func Night(say func(string) string) report.Input {
 			Status: boulder.Paused, Reason: "waiting for the user: " + say("a sub-task is blocked"),
 			Settings: boulder.Settings{Base: "0123456789abcdef", Budget: &boulder.Budget{Tokens: 60_000, Cost: 5}},
 			Tally:    boulder.Tally{Planned: 8, Completed: 3, Failed: 1, Blocked: 3}, Usage: boulder.Usage{Input: 61_000, Output: 9_000, Cost: 2.5},
-			Worked: 3*time.Hour + 5*time.Minute, Attempts: 9, Replans: 1, CreatedAt: night, UpdatedAt: night.Add(7 * time.Hour),
+			Worked: 3*time.Hour + 5*time.Minute, Attempts: 9, PlanState: boulder.PlanState{Replans: 1}, CreatedAt: night, UpdatedAt: night.Add(7 * time.Hour),
 		},
 		SubTasks: nightSubTasks(say),
 		Attempts: []*boulder.Attempt{{
@@ -95,7 +95,7 @@ func nightSubTasks(say func(string) string) []*boulder.SubTask {
 			Reason: `depends on "lost", which failed`, DependsOn: []string{"lost"},
 		}),
 		subTask("asks", boulder.SubTaskBlocked, &boulder.SubTask{
-			Reason: say("waits for an answer"), Attempts: 2, Parked: true, Blockers: []boulder.Blocker{
+			Reason: say("waits for an answer"), Attempts: 2, ParkState: boulder.ParkState{Parked: true}, Blockers: []boulder.Blocker{
 				{ID: "B2", BlockerScope: of("asks", 1), Hard: true, Question: say("an old question"), Status: boulder.BlockerPending},
 				{
 					ID: "B3", BlockerScope: of("asks", 2), Category: boulder.BlockerQuestion, Hard: true,
@@ -108,7 +108,7 @@ func nightSubTasks(say func(string) string) []*boulder.SubTask {
 			},
 		}),
 		subTask("poor", boulder.SubTaskBlocked, &boulder.SubTask{
-			Reason: "its budget is used up", Attempts: 1, Parked: true, Budget: &boulder.Budget{Tokens: 500},
+			Reason: "its budget is used up", Attempts: 1, ParkState: boulder.ParkState{Parked: true}, Budget: &boulder.Budget{Tokens: 500},
 		}),
 		subTask("last", boulder.SubTaskPending, &boulder.SubTask{}),
 	}
