@@ -293,8 +293,11 @@ const itemTime = "2006-01-02 15:04:05 UTC"
 // raisedItem is the entry of a new blocker (seed 003, FR-027).
 func raisedItem(b *boulder.Blocker) item {
 	section, impact := sectionSoft, "soft: the agent continues"
-	if b.Hard {
+	switch {
+	case b.Hard:
 		section, impact = sectionHard, "hard: work on it waits for the answer"
+	case b.PlanQuestion != "":
+		impact = "soft: the work goes on with the default"
 	}
 	var s strings.Builder
 	fmt.Fprintf(&s, "- [ ] **%s** %s\n", b.ID, inline(b.Question))
@@ -315,7 +318,10 @@ func raisedItem(b *boulder.Blocker) item {
 	if !b.Until.IsZero() {
 		field(&s, "Waits for the user", "until "+b.Until.UTC().Format(itemTime)+", then it is refused")
 	}
-	if b.BoulderID != "" {
+	switch {
+	case b.PlanQuestion != "":
+		field(&s, "Boulder", b.BoulderID+", before the task was split")
+	case b.BoulderID != "":
 		field(&s, "Sub-task", fmt.Sprintf("%s, attempt %d, boulder %s", b.SubTaskID, b.Attempt, b.BoulderID))
 	}
 	field(&s, "Session", b.SessionID)

@@ -151,12 +151,15 @@ const (
 	Over Standing = "settled"
 )
 
-// SubTaskOf returns the sub-task that an answer to a blocker reaches, or nil and why it reaches none.
+// SubTaskOf returns the sub-task that an answer to a blocker reaches, or nil and why it reaches none. One to a question of the plan
+// reaches all that depend on it, also after the end, since they can be redone: then both are empty.
 func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []*boulder.SubTask) (t *boulder.SubTask, why string) {
 	i := slices.IndexFunc(tasks, func(t *boulder.SubTask) bool { return t.ID == b.SubTaskID })
 	switch {
 	case of.ID == "":
 		return nil, fmt.Sprintf("boulder %s is not here any more", b.BoulderID)
+	case b.PlanQuestion != "" && !of.Closed() && of.Status != boulder.Cancelled && of.ArchivedAt.IsZero():
+		return nil, ""
 	case of.Status.Terminal() || i < 0:
 		return nil, fmt.Sprintf("boulder %s is %s", b.BoulderID, of.Status)
 	case tasks[i].Status.Terminal():
@@ -165,12 +168,14 @@ func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []*boulder.SubTask)
 	return tasks[i], ""
 }
 
-// StandingOf returns the standing of a blocker. t is its sub-task, see [SubTaskOf]; nil outside of a run.
-func StandingOf(b *boulder.Blocker, t *boulder.SubTask, now time.Time) Standing {
+// StandingOf returns the standing of a blocker. t and over are the results of [SubTaskOf]; empty outside of a run.
+func StandingOf(b *boulder.Blocker, t *boulder.SubTask, over string, now time.Time) Standing {
 	inRun := b.BoulderID != ""
 	switch {
 	case b.Status.Settled():
 		return Over
+	case b.PlanQuestion != "" && over == "":
+		return Choice
 	case inRun && (t == nil || t.Status.Terminal()):
 		return Moot
 	case b.Waiting(now) && (!inRun || b.Attempt == t.Attempts):

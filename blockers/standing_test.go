@@ -53,7 +53,7 @@ func TestStandingOf(t *testing.T) {
 		"soft, outside of a run":      {alone(of(false)), nil, Choice},
 		"a session outside waits":     {alone(asked(now.Add(time.Hour))), nil, Awaited},
 	} {
-		if got := StandingOf(&test.b, test.t, now); got != test.want {
+		if got := StandingOf(&test.b, test.t, "", now); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 var eventTypes = []eventType{
 	event("created", false, (*State).created),
 	event("planned", false, (*State).planned),
+	event("prepared", false, (*State).prepared),
 	event("look-started", true, (*State).lookStarted),
 	event("look-session", false, (*State).lookSession),
 	event("looked", true, (*State).looked),
@@ -55,7 +56,7 @@ var eventTypes = []eventType{
 	event("redo", true, (*State).redone),
 	event("keep", true, (*State).kept),
 	event("archived", false, (*State).archived),
-	ofAttempt("blocker", true, (*State).blockerRaised, AttemptExecuting, AttemptMonitoring),
+	event("blocker", true, (*State).blockerRaised),
 	ofAttempt("wait-ended", false, (*State).waitEnded, AttemptExecuting, AttemptMonitoring),
 	event("blocker-settled", true, (*State).blockerSettled),
 	event("usage", true, (*State).usage),
@@ -131,6 +132,8 @@ func (s *State) apply(e *Event) error {
 		created = true
 	case SessionLeft, Archived, Landed, Redone, Kept:
 		afterEnd = true
+	case BlockerSettled:
+		afterEnd = b.SubTaskID == ""
 	case Starting, Retry, Parked, SubTaskDone:
 		moved = AttemptOf(b).SubTaskID
 	}

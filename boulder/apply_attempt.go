@@ -350,7 +350,12 @@ func (s *State) endable(b SubTaskDone) error {
 func (s *State) completed(t *SubTask, last *Turn) {
 	t.Stalls = 0
 	if last.Kind != TurnReuse {
-		t.Inputs = s.inputs(t)
+		t.Inputs, t.Rests = s.inputs(t), s.rests(t)
+		for _, b := range s.SettledSince(t, max(last.Seq, last.ToldUpTo)) {
+			if b.PlanQuestion != "" && b.Status == BlockerAnswered && b.Answer != b.ChosenOption {
+				t.Rests = "without the answer to " + b.ID // which came too late for its agent
+			}
+		}
 	}
 	s.raiseBaseline(t, last.Evidence)
 	v := cmp.Or(last.Verdict, &Verdict{})

@@ -168,7 +168,7 @@ func TestOrders(t *testing.T) {
 		{}, {Do: "dance"}, {Do: OrderRetry}, {Do: OrderSkip}, {Do: OrderPause, SubTaskID: "a"}, {Do: OrderNote},
 		{Do: OrderNote, Text: " "}, {Do: OrderNote, Text: strings.Repeat("x", maxNote+1)}, {Do: OrderCancel, Text: "why"},
 		{Do: OrderResume, Now: true},
-		{Do: OrderSettle}, {Do: OrderSettle, SubTaskID: "a"}, {Do: OrderSettle, BlockerID: "B1", Text: "yes"},
+		{Do: OrderSettle}, {Do: OrderSettle, SubTaskID: "a"}, {Do: OrderSettle, Text: "yes"},
 		{Do: OrderSettle, SubTaskID: "a", BlockerID: "B1", Text: " \n"},
 		{Do: OrderSettle, SubTaskID: "a", BlockerID: "B1", Text: strings.Repeat("x", maxNote+1)},
 		{Do: OrderSettle, SubTaskID: "a", BlockerID: "B1", Text: "yes", Now: true},
@@ -182,7 +182,7 @@ func TestOrders(t *testing.T) {
 		{Do: OrderPause, Now: true}, {Do: OrderResume}, {Do: OrderCancel}, {Do: OrderCancel, SubTaskID: "a"},
 		{Do: OrderRetry, SubTaskID: "a"}, {Do: OrderNote, Text: "x"}, {Do: OrderNote, Text: "x", SubTaskID: "a"},
 		{Do: OrderSettle, SubTaskID: "a", BlockerID: "B1"}, {Do: OrderSettle, SubTaskID: "a", BlockerID: "B1", Text: "yes"},
-		{Do: OrderSettle, SubTaskID: "a", BlockerID: "B1", Allowed: true},
+		{Do: OrderSettle, SubTaskID: "a", BlockerID: "B1", Allowed: true}, {Do: OrderSettle, BlockerID: "B1", Text: "yes"},
 		{Do: OrderSettle, SubTaskID: "a", BlockerID: "B1", Text: strings.Repeat("ж", maxNote), Allowed: true},
 	} {
 		if err := o.Validate(); err != nil {

@@ -31,7 +31,7 @@ func (s *State) planned(_ *Event, b Planned) error {
 		return fmt.Errorf("boulder is %s with plan revision %d", s.Boulder.Status, s.Boulder.Revision)
 	}
 	s.Boulder.Status, s.Boulder.Reason, s.Boulder.PlanFaults = AwaitingApproval, "", PlanFaults{}
-	s.Boulder.Comment = ""
+	s.Boulder.Comment, s.Boulder.Prepared = "", nil
 	s.adopt(b.Plan)
 	return nil
 }
@@ -73,6 +73,7 @@ func (s *State) revisionRefused(_ *Event, b RevisionRefused) error {
 func (s *State) adopt(p PlanRevision) {
 	s.Revision = &p
 	s.Boulder.Revision, s.Boulder.Goal = p.Number, p.Plan.Goal
+	s.takeAnswers()
 }
 
 func (s *State) decomposed(e *Event, b Decomposed) error {
@@ -174,6 +175,7 @@ func (s *State) specify(t *SubTask, rev PlanRevision, spec Spec, approved func(g
 	t.DependsOn, t.BlockedBy = spec.DependsOn, spec.DependsOn
 	t.Model, t.Agent = cmp.Or(spec.Model, rev.Plan.Model, model), cmp.Or(spec.Agent, s.Boulder.Agent)
 	t.ExpectsChanges, t.EmptyOK, t.Outputs, t.Writes, t.Found = spec.ExpectsChanges, spec.EmptyOK, spec.Outputs, spec.Writes, spec.Found
+	t.Questions = spec.Questions
 	t.DoneWhen, t.Budget, t.Gates, t.NoWorse, t.GateHints, t.Lint = spec.DoneWhen, spec.Budget, nil, nil, nil, nil
 	take := func(gates []string, to *[]string) {
 		for _, gate := range gates {

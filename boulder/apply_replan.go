@@ -177,6 +177,6 @@ func (t *SubTask) Spec() Spec {
 		SuccessCriteria: t.SuccessCriteria, DependsOn: t.DependsOn, Priority: t.Priority,
 		Gates: slices.Concat(t.Gates, t.GateHints), NoWorse: t.NoWorse, Model: t.Model, Agent: t.Agent,
 		ExpectsChanges: t.ExpectsChanges, EmptyOK: t.EmptyOK, Outputs: t.Outputs, Writes: t.Writes,
-		Found: t.Found, DoneWhen: t.DoneNamed(), Budget: t.Budget,
+		Found: t.Found, Questions: t.Questions, DoneWhen: t.DoneNamed(), Budget: t.Budget,
 	}
 }

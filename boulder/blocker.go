@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // BlockerCategory is the subject of a blocker.
@@ -61,6 +60,8 @@ type Blocker struct {
 	ChosenOption    string   `json:"chosen_option,omitempty"`
 	ChosenReasoning string   `json:"chosen_reasoning,omitempty"`
 	Ask             *Ask     `json:"ask,omitempty"` // OpenCode's request, if it was one
+	// PlanQuestion is the id of the plan's question that was answered by default, with ChosenOption: a blocker of no sub-task.
+	PlanQuestion string `json:"plan_question,omitempty"`
 
 	Status    BlockerStatus `json:"status"`
 	Answer    string        `json:"answer,omitempty"`
@@ -176,7 +177,8 @@ type Ruling struct {
 // AsksPermission reports whether the blocker records a permission request.
 func (b *Blocker) AsksPermission() bool { return b.Ask != nil && b.Ask.Kind == AskPermission }
 
-// BlockerRaised records a sub-task's blocker: raised by its agent, before the turn's end, or because of the verdict.
+// BlockerRaised records a sub-task's blocker: raised by its agent, before the turn's end, or because of the verdict. Without a
+// sub-task it is a question of the plan that was answered by default.
 type BlockerRaised struct {
 	AttemptRef
 	Blocker Blocker `json:"blocker"` // its id is given when this is applied
@@ -190,9 +192,10 @@ type WaitEnded struct {
 	Replied   bool   `json:"replied,omitempty"` // see [Blocker.Replied]
 }
 
-// BlockerSettled gives the user's answer to the sub-task, and queues it again if it waited for nothing else.
+// BlockerSettled gives the user's answer to the sub-task, and queues it again if it waited for nothing else. Without one it
+// answers a question of the plan, also after the end.
 type BlockerSettled struct {
-	SubTaskID string        `json:"sub_task_id"`
+	SubTaskID string        `json:"sub_task_id,omitempty"`
 	BlockerID string        `json:"blocker_id"`
 	Status    BlockerStatus `json:"status"` // answered | skipped
 	Answer    string        `json:"answer,omitempty"`
@@ -216,12 +219,28 @@ func Awaited(blockers []Blocker) string {
 	return text
 }
 
+// Raised returns the blockers of a boulder: of its plan, and of its sub-tasks in plan order.
+func Raised(of Boulder, tasks []*SubTask) []Blocker {
+	all := slices.Clone(of.Blockers)
+	for _, t := range tasks {
+		all = append(all, t.Blockers...)
+	}
+	return all
+}
+
 // SettledSince returns the blockers that the user settled after event afterSeq.
 func (t *SubTask) SettledSince(afterSeq uint64) []Blocker {
 	return filter(t.Blockers, func(b Blocker) bool { return b.Status.Settled() && b.Seq > afterSeq })
 }
 
-func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
+func (s *State) blockerRaised(e *Event, b BlockerRaised) error {
+	if b.SubTaskID == "" {
+		return s.questionRaised(e, b)
+	}
+	o, err := s.at(b.AttemptRef, AttemptExecuting, AttemptMonitoring)
+	if err != nil {
+		return err
+	}
 	t, raised := o.SubTask, b.Blocker
 	if raised.ID == "" || raised.Question == "" {
 		return fmt.Errorf("blocker %q has no id or no question", raised.ID)
@@ -236,7 +255,7 @@ func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
 		return fmt.Errorf("blocker %s is %q: it was just raised", raised.ID, raised.Status)
 	}
 	raised.BoulderID, raised.SubTaskID, raised.Attempt = e.BoulderID, t.ID, b.Attempt
-	t.Blockers, t.UpdatedAt = append(slices.Clone(t.Blockers), raised), e.Time
+	t.Blockers, t.UpdatedAt, o.Attempt.UpdatedAt = append(slices.Clone(t.Blockers), raised), e.Time, e.Time
 	s.Boulder.BlockersRaised++
 	if o.Attempt.Status == AttemptMonitoring { // the counted verdicts led to this blocker
 		t.NeedsUser = 0
@@ -245,27 +264,23 @@ func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
 }
 
 func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
+	if b.SubTaskID == "" {
+		return s.questionSettled(e, b)
+	}
 	t, err := s.unfinished(b.SubTaskID)
 	if err != nil {
 		return err
 	}
 	i := t.blocker(b.BlockerID)
-	switch {
-	case i < 0:
+	if i < 0 {
 		return fmt.Errorf("sub-task %q has no blocker %q", t.ID, b.BlockerID)
-	case t.Blockers[i].Status.Settled():
-		return fmt.Errorf("blocker %s is %s already", b.BlockerID, t.Blockers[i].Status)
-	case !b.Status.Settled():
-		return fmt.Errorf("a blocker cannot be settled as %q", b.Status)
-	case b.Status == BlockerAnswered && b.Answer == "" && !b.Allowed:
-		return fmt.Errorf("the answer to blocker %s is empty", b.BlockerID)
-	case utf8.RuneCountInString(b.Answer) > maxNote:
-		return fmt.Errorf("the answer to blocker %s has more than %d characters", b.BlockerID, maxNote)
+	}
+	if err := t.Blockers[i].settleable(b); err != nil {
+		return err
 	}
 	waited := len(t.AwaitedBy(t.Attempts)) > 0
 	t.Blockers = slices.Clone(t.Blockers)
-	of := &t.Blockers[i]
-	of.Status, of.Answer, of.Allowed, of.SettledAt, of.Seq = b.Status, b.Answer, b.Allowed, e.Time, e.Seq
+	t.Blockers[i].settle(e, b)
 	t.UpdatedAt = e.Time
 	if t.Parked && waited && len(t.AwaitedBy(t.Attempts)) == 0 {
 		if s.Boulder.WaitsFor == t.ID {

@@ -10,6 +10,7 @@ func (StatusChanged) isBody()   {}
 func (Resumed) isBody()         {}
 func (ClockMoved) isBody()      {}
 func (SessionLeft) isBody()     {}
+func (Prepared) isBody()        {}
 func (LookStarted) isBody()     {}
 func (LookSession) isBody()     {}
 func (Looked) isBody()          {}

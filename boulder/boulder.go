@@ -76,6 +76,7 @@ type Boulder struct {
 	Notes          []Note        `json:"notes,omitempty"`         // from the user, oldest first; at most 30
 	Tally          Tally         `json:"tally"`
 	BlockersRaised int           `json:"blockers_raised,omitempty"` // blockers so far
+	Blockers       []Blocker     `json:"blockers,omitempty"`        // questions of the plan that were answered by default; no sub-task's
 	ForkOf         *Fork         `json:"fork_of,omitempty"`
 	ArchivedAt     time.Time     `json:"archived_at,omitzero"` // when it was hidden from `manager list`
 
@@ -93,6 +94,7 @@ type PlanState struct {
 	Comment    string     `json:"comment,omitempty"`    // what the user wants changed in the plan, which is being revised
 	Revised    int        `json:"revised,omitempty"`    // how often the user wanted it revised: then it is not adopted unasked
 	PlanFaults PlanFaults `json:"plan_faults,omitzero"` // before the first plan, or while the request is checked
+	Prepared   *Prepared  `json:"prepared,omitempty"`   // before the first plan; nil: the user is not asked anything
 	Look       *Look      `json:"look,omitempty"`       // the newest; nil: there was none
 
 	Replans       int           `json:"replans,omitempty"`        // started so far
@@ -155,10 +157,18 @@ func (b *Boulder) Asks() bool {
 	return plan || b.Replan != nil && b.Replan.Proposed != nil
 }
 
+// Asking reports whether the user is asked what the planner asks.
+func (b *Boulder) Asking() bool {
+	return b.Status == Planning && b.Prepared != nil && !b.Prepared.Asked
+}
+
 // WorkedBy returns [Boulder.Worked] including the time since ClockAt if the boulder is at work.
 func (b *Boulder) WorkedBy(now time.Time) time.Duration {
 	switch b.Status {
 	case Planning, Running, Synthesizing:
+		if b.Asking() {
+			return b.Worked
+		}
 		return b.Worked + max(0, now.Sub(b.ClockAt))
 	}
 	return b.Worked
@@ -244,6 +254,14 @@ type Replanning struct {
 	// Was is an earlier proposal, and Comment says what the user wants changed in it; with no Proposed it is being revised.
 	Was     *Replacement `json:"was,omitempty"`
 	Comment string       `json:"comment,omitempty"`
+}
+
+// Faults returns those of the replan in progress, or else of the boulder.
+func (b *Boulder) Faults() *PlanFaults {
+	if b.Replan != nil {
+		return &b.Replan.PlanFaults
+	}
+	return &b.PlanFaults
 }
 
 // PlanFaults are the consecutive faults while the Task Ledger is asked for a plan.

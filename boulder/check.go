@@ -12,6 +12,7 @@ func (s *State) Check() error {
 	s.checkBoulder(bad)
 	s.checkGraph(bad)
 	s.checkReplans(bad)
+	s.checkQuestions(bad)
 	for i, t := range s.SubTasks {
 		if t.Position != i+1 {
 			bad("sub-task %q is at place %d but says %d", t.ID, i+1, t.Position)

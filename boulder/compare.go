@@ -9,12 +9,13 @@ import (
 
 // PlanChanges are the differences between two plans: of all that [Plan.Hash] covers, so not of the seals.
 type PlanChanges struct {
-	Fields   []FieldChange `json:"fields,omitempty"` // of the plan itself
-	Request  []PartChange  `json:"request,omitempty"`
-	SubTasks []PartChange  `json:"sub_tasks,omitempty"`
+	Fields    []FieldChange `json:"fields,omitempty"` // of the plan itself
+	Request   []PartChange  `json:"request,omitempty"`
+	Questions []PartChange  `json:"questions,omitempty"`
+	SubTasks  []PartChange  `json:"sub_tasks,omitempty"`
 }
 
-// PartChange is a sub-task or a row of the request that is in one of two plans only, or differs. They go by their ids, in
+// PartChange is a sub-task, a row of the request or a question that is in one of two plans only, or differs. They go by their ids, in
 // the order of the new plan; what was removed stands where it was.
 type PartChange struct {
 	ID     string        `json:"id"`
@@ -38,24 +39,27 @@ func (ChangeKind) Words() []string {
 
 // FieldChange is a field in which two plans differ, as the items of a list or the lines of a text.
 type FieldChange struct {
-	Field string   `json:"field"` // as in the plan file, as facts.given; request and sub_tasks: ids in another order
+	Field string   `json:"field"` // as in the plan file, as facts.given; request, facts.questions and sub_tasks: ids in another order
 	Was   []string `json:"was,omitempty"`
 	Now   []string `json:"now,omitempty"`
 }
 
 // Empty reports whether the plans are the same.
-func (c PlanChanges) Empty() bool { return len(c.Fields)+len(c.Request)+len(c.SubTasks) == 0 }
+func (c PlanChanges) Empty() bool {
+	return len(c.Fields)+len(c.Request)+len(c.Questions)+len(c.SubTasks) == 0
+}
 
 // ComparePlans returns how a plan differs from an earlier one.
 func ComparePlans(was, now *Plan) (c PlanChanges) {
 	head := func(p Plan) []FieldChange {
-		p.Request, p.SubTasks, p.Seal = nil, nil, nil
+		p.Request, p.Facts.Questions, p.SubTasks, p.Seal = nil, nil, nil, nil
 		return fieldsOf("", reflect.ValueOf(p))
 	}
-	var rows, order []FieldChange
+	var rows, asked, order []FieldChange
 	c.Request, rows = compareParts("request", was.Request, now.Request, func(o Obligation) string { return o.ID })
+	c.Questions, asked = compareParts("facts.questions", was.Facts.Questions, now.Facts.Questions, func(q Question) string { return q.ID })
 	c.SubTasks, order = compareParts("sub_tasks", was.SubTasks, now.SubTasks, func(s Spec) string { return s.ID })
-	c.Fields = slices.Concat(compareFields(head(*was), head(*now)), rows, order)
+	c.Fields = slices.Concat(compareFields(head(*was), head(*now)), rows, asked, order)
 	return c
 }
 

@@ -41,6 +41,7 @@ func (r Refusal) String() string { return r.What + ": " + r.Do }
 // revision, or why it cannot be adopted; nil and nothing if they differ in their order at most. Sub-tasks may come; those
 // that are neither done nor at work may change and go. Of what is at work gates, model, priority and budget may change.
 func (s *State) Edit(now *Plan) (*PlanEdited, []Refusal) {
+	now = now.KeepAnswers(&s.Revision.Plan)
 	d := &edit{
 		s: s, now: now, PlanEdited: PlanEdited{Added: []PlannedIn{}, Changed: []string{}, Removed: []string{}},
 		specs: map[string]*Spec{}, fields: map[string][]string{}, stuck: map[string]bool{},
@@ -141,7 +142,7 @@ func (d *edit) compareWide() (differs bool) {
 			d.refuse("name the sub-task that does it, or none", "row %q of the request is owned by %q, which is not in the plan", row.ID, row.Owner)
 		}
 	}
-	return differs || len(c.Request) > 0
+	return differs || len(c.Request)+len(c.Questions) > 0
 }
 
 // compare looks at what differs of a sub-task, also by what the plan says for those that say nothing themselves.

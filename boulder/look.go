@@ -2,6 +2,7 @@ package boulder
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -85,6 +86,7 @@ type LookFor string
 
 const (
 	LookPlan   LookFor = ""       // the first plan
+	LookReplan LookFor = "replan" // the replan in progress
 	LookReview LookFor = "review" // the check of the request: it reads the changes
 )
 
@@ -150,13 +152,22 @@ func (s *State) lookStarted(_ *Event, b LookStarted) error {
 	switch {
 	case b.For == LookPlan && (s.Boulder.Status != Planning || s.Boulder.Look != nil):
 		return fmt.Errorf("boulder is %s, and there may have been a look", s.Boulder.Status)
+	case b.For == LookReplan && (s.Boulder.Status != Running || s.Boulder.Replan == nil || s.Boulder.Replan.Proposed != nil || s.Boulder.Look != nil):
+		return fmt.Errorf("boulder is %s, and no replan is being made, or there may have been a look for it", s.Boulder.Status)
 	case b.For == LookReview && (s.Boulder.Status != Running || len(s.SubTasks) == 0 || !s.AllOver() || s.Boulder.Looking() != nil):
 		return fmt.Errorf("boulder is %s with %d open attempts, and may be looked at", s.Boulder.Status, len(s.open))
 	case len(b.Questions) == 0 || b.Tag == "" || (b.For == LookPlan) != (b.Known != nil):
 		return fmt.Errorf("a look with %d questions and the tag %q, or for nothing that is known", len(b.Questions), b.Tag)
 	}
-	s.Boulder.Look, s.Boulder.PlanFaults = &Look{LookStarted: b, At: s.Boulder.Attempts}, PlanFaults{}
+	s.Boulder.Look, *s.Boulder.Faults() = &Look{LookStarted: b, At: s.Boulder.Attempts}, PlanFaults{}
 	return nil
+}
+
+// lookOver forgets a look for a replan that has an end. A later one may have one of its own.
+func (s *State) lookOver() {
+	if l := s.Boulder.Looking(); l != nil && l.For == LookReplan {
+		s.Boulder.Look = nil
+	}
 }
 
 func (s *State) lookSession(_ *Event, b LookSession) error {
@@ -191,6 +202,25 @@ func (s *State) looked(_ *Event, b Looked) error {
 	}
 	now := *l
 	now.Looked = &b
-	s.Boulder.Look, s.Boulder.PlanFaults = &now, PlanFaults{}
+	s.Boulder.Look, *s.Boulder.Faults() = &now, PlanFaults{}
 	return nil
+}
+
+// ReplanFacts returns the facts of the current plan, with what a look for the replan in progress found.
+func (s *State) ReplanFacts() Facts {
+	facts := s.Revision.Plan.Facts
+	l := s.Boulder.Look
+	if l == nil || l.For != LookReplan || l.Looked == nil {
+		return facts
+	}
+	facts.Found = slices.Clone(facts.Found)
+	for n, i := 1, 0; i < len(l.Looked.Findings); n++ {
+		id := fmt.Sprint("f", n)
+		if !slices.ContainsFunc(facts.Found, func(f Finding) bool { return f.ID == id }) {
+			found := l.Looked.Findings[i]
+			found.ID, i = id, i+1
+			facts.Found = append(facts.Found, found)
+		}
+	}
+	return facts
 }

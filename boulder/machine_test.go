@@ -28,13 +28,18 @@ func genPlan(t *rapid.T, most int) Plan {
 		s.Priority = rapid.SampledFrom([]Priority{"", High, Medium, Low}).Draw(t, "priority")
 		s.Model = rapid.SampledFrom([]string{"", "p/one", "p/two", "q/three"}).Draw(t, "model")
 		s.Gates = rapid.SampledFrom([][]string{nil, {"true"}}).Draw(t, "gates")
+		s.Questions = rapid.SampledFrom([][]string{nil, {"q1"}, {"q1", "q2"}}).Draw(t, "questions")
 		for j := range i {
 			if rapid.IntRange(0, i).Draw(t, "edge") < 2 {
 				s.DependsOn = append(s.DependsOn, specs[j].ID)
 			}
 		}
 	}
-	return Plan{Version: PlanVersion, Task: "task", Goal: "goal", SubTasks: rapid.Permutation(specs).Draw(t, "order")}
+	facts := Facts{Questions: []Question{
+		{ID: "q1", Question: "Which?", Default: "this one", Answer: "this one", By: ByDefault},
+		{ID: "q2", Question: "Where?", Default: "this one", Answer: "this one", By: rapid.SampledFrom([]AnsweredBy{ByDefault, ByUser}).Draw(t, "by")},
+	}}
+	return Plan{Version: PlanVersion, Task: "task", Goal: "goal", Facts: facts, SubTasks: rapid.Permutation(specs).Draw(t, "order")}
 }
 
 // picture is the whole state in a comparable form.
@@ -106,7 +111,7 @@ func (m *machine) apply(t *rapid.T, e Event) {
 	if status := m.state.Boulder.Status; before.Status.Terminal() && status != before.Status && kind != "redo" {
 		t.Fatalf("%s turned a boulder that is %s into one that is %s", kind, before.Status, status)
 	}
-	if before.Status.Terminal() && !slices.Contains([]string{"archived", "session-left", "landed", "redo", "keep"}, kind) {
+	if before.Status.Terminal() && !slices.Contains([]string{"archived", "session-left", "landed", "redo", "keep", "blocker-settled"}, kind) {
 		t.Fatalf("%s was applied to a boulder that is over", kind)
 	}
 	if logged.Seq != m.state.Boulder.Seq || len(m.state.events) != pending+1 {
@@ -142,6 +147,8 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 		base := rapid.SampledFrom([]string{"", "base"}).Draw(t, "isolated")
 		line := Trunk{Base: base, Tip: base, Trial: base != "" && rapid.Bool().Draw(t, "trial")}
 		return Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p", Trunk: line}}
+	case b.Asking() || b.Status == Planning && b.Revision == 0 && b.Prepared == nil && rapid.IntRange(0, 3).Draw(t, "ask") == 0:
+		return m.prepared(t)
 	case b.Status == Planning && (b.Looking() != nil || b.Look == nil && rapid.Bool().Draw(t, "look")):
 		return m.look(t)
 	case b.Status == Planning:
@@ -161,7 +168,7 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 		}
 		return Unparked{SubTaskID: st.ID}
 	case b.Status.Terminal():
-		return rapid.SampledFrom([]Body{Landed{How: LandedFiles}, m.order(t, m.someID(t))}).Draw(t, "afterwards")
+		return rapid.SampledFrom([]Body{Landed{How: LandedFiles}, m.question(t), m.order(t, m.someID(t))}).Draw(t, "afterwards")
 	case b.Status == Synthesizing:
 		return TaskComplete{Status: rapid.SampledFrom([]Status{Completed, Partial, Failed, Running}).Draw(t, "end")}
 	case len(m.state.SubTasks) > 0 && m.state.AllOver() && b.Status == Running:
@@ -172,6 +179,28 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 		return Isolated{InPlace: rapid.Bool().Draw(t, "in place"), Gates: []TreeGate{{Command: "true", Tree: "t", Passed: true}}}
 	}
 	return StatusChanged{Status: Running}
+}
+
+// prepared draws what is known before the first plan, or the user's answers to some of its questions.
+func (m *machine) prepared(t *rapid.T) Body {
+	if before := m.state.Boulder.Prepared; before != nil && rapid.IntRange(0, 5).Draw(t, "answered") > 0 {
+		answered, err := before.Answer([]string{"", "that one"}[:rapid.IntRange(0, 2).Draw(t, "answers")])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answered
+	}
+	return Prepared{Known: &m.plan, Find: []string{"where?"}}
+}
+
+// question draws that a question of the plan becomes a blocker, or its answer.
+func (m *machine) question(t *rapid.T) Body {
+	if all := m.state.Boulder.Blockers; len(all) > 0 && rapid.Bool().Draw(t, "answer a question") {
+		return m.settled(t, "", rapid.SampledFrom(all).Draw(t, "which question").ID)
+	}
+	raised, _ := m.raised(t, AttemptRef{}).(BlockerRaised)
+	raised.Blocker.PlanQuestion, raised.Blocker.ChosenOption = rapid.SampledFrom([]string{"q1", "q2", "q9"}).Draw(t, "question"), "this one"
+	return raised
 }
 
 // look draws the next event of a look before the first plan.
@@ -396,6 +425,9 @@ func (m *machine) boulderEvent(t *rapid.T) Body {
 		return m.replanStarted(b.ReplansWanted[0].AttemptRef)
 	}
 	model := rapid.SampledFrom([]string{"p/one", "p/two", "r/default", "q/ledger"}).Draw(t, "model")
+	if rapid.IntRange(0, 7).Draw(t, "a question") == 0 {
+		return m.question(t)
+	}
 	id := m.someID(t)
 	dimension := rapid.SampledFrom([]string{"tokens", "cost"}).Draw(t, "dimension")
 	return rapid.SampledFrom([]Body{
@@ -458,7 +490,13 @@ func (m *machine) edited(t *rapid.T) Body {
 		}
 		i := rapid.IntRange(0, len(plan.SubTasks)-1).Draw(t, "which")
 		on := plan.SubTasks[rapid.IntRange(0, len(plan.SubTasks)-1).Draw(t, "on")].ID
-		switch s := &plan.SubTasks[i]; rapid.IntRange(0, 6).Draw(t, "edit") {
+		switch s := &plan.SubTasks[i]; rapid.IntRange(0, 7).Draw(t, "edit") {
+		case 7:
+			for n := range plan.Facts.Questions {
+				q := &plan.Facts.Questions[n]
+				q.Answer, q.By = rapid.SampledFrom([]string{"", "this one", "that one"}).Draw(t, "its answer"), ""
+				q.Fill()
+			}
 		case 0:
 			plan.SubTasks = append(plan.SubTasks, Spec{
 				ID: fmt.Sprintf("e%03d", len(m.state.SubTasks)+len(plan.SubTasks)), Subject: "New", Description: "What was forgotten",
@@ -650,7 +688,7 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 		ReplanRefused{AttemptRef: ref},
 		m.replanned(t, ref),
 		Resumed{},
-		m.look(t), Looked{},
+		m.look(t), Looked{}, m.prepared(t), m.question(t),
 		SubTaskDone{
 			AttemptRef: ref, Completed: subTask == SubTaskCompleted, Status: subTask, AttemptStatus: attempt, Summary: "s",
 		},

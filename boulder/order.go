@@ -39,7 +39,7 @@ const (
 // Order is an order of the user, from any terminal. It is done when the database's holder has its effect on disk.
 type Order struct {
 	Do        OrderKind `json:"do"`
-	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry, skip and settle; optional for a note
+	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry and skip; optional for a note and a settle
 	Text      string    `json:"text,omitempty"`        // of note and revise; of redo, for each; of settle the answer, if any
 	Now       bool      `json:"now,omitempty"`         // of a pause
 	BlockerID string    `json:"blocker_id,omitempty"`  // of a settle
@@ -77,7 +77,7 @@ func (o Order) Validate() error {
 		return fmt.Errorf("%s has to say what changes, and nothing else names a model", o.Do)
 	case is(OrderSettle) && o.BlockerID == "":
 		return fmt.Errorf("%s needs a blocker", o.Do)
-	case is(OrderRetry, OrderSkip, OrderSettle) && o.SubTaskID == "":
+	case is(OrderRetry, OrderSkip) && o.SubTaskID == "":
 		return fmt.Errorf("%s needs a sub-task", o.Do)
 	case !takesText && o.Text != "":
 		return fmt.Errorf("%s takes no text", o.Do)

@@ -47,13 +47,15 @@ const (
 // Words returns all values.
 func (Scope) Words() []string { return []string{string(ScopeWarn), string(ScopeVeto)} }
 
-// Facts are what the Task Ledger knew, wanted to look up or to work out, and guessed when planning, and what a look found.
+// Facts are what the Task Ledger knew, wanted to look up or to work out, guessed and asked the user when planning, and what a
+// look found.
 type Facts struct {
-	Given    []string  `json:"given,omitempty"`
-	ToFind   []string  `json:"to_find,omitempty"`
-	Found    []Finding `json:"found,omitempty"`
-	ToDerive []string  `json:"to_derive,omitempty"`
-	Guesses  []string  `json:"guesses,omitempty"`
+	Given     []string   `json:"given,omitempty"`
+	ToFind    []string   `json:"to_find,omitempty"`
+	Found     []Finding  `json:"found,omitempty"`
+	ToDerive  []string   `json:"to_derive,omitempty"`
+	Guesses   []string   `json:"guesses,omitempty"`
+	Questions []Question `json:"questions,omitempty"`
 }
 
 // Obligation is one thing that a task asks for or forbids: a row of [Plan.Request]. A sub-task owns it; with neither Owner
@@ -107,9 +109,10 @@ type Spec struct {
 	Agent          string   `json:"agent,omitempty"`
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
-	Outputs        []string `json:"outputs,omitempty"` // what dependents need from it
-	Found          []string `json:"found,omitempty"`   // ids of the [Facts].Found that its agent is told
-	Writes         []string `json:"writes,omitempty"`  // file patterns; sub-tasks with overlapping ones never run at once
+	Outputs        []string `json:"outputs,omitempty"`   // what dependents need from it
+	Found          []string `json:"found,omitempty"`     // ids of the [Facts].Found that its agent is told
+	Questions      []string `json:"questions,omitempty"` // ids of the [Facts].Questions on whose answers it depends
+	Writes         []string `json:"writes,omitempty"`    // file patterns; sub-tasks with overlapping ones never run at once
 	DoneWhen       DoneWhen `json:"done_when,omitempty" yaml:"done_when"`
 	Budget         *Budget  `json:"budget,omitempty"`
 }
@@ -253,7 +256,7 @@ func (p Plan) Clone() Plan {
 	p.Constraints = slices.Clone(p.Constraints)
 	p.Facts.Given, p.Facts.ToFind = slices.Clone(p.Facts.Given), slices.Clone(p.Facts.ToFind)
 	p.Facts.Found = slices.Clone(p.Facts.Found)
-	p.Facts.ToDerive = slices.Clone(p.Facts.ToDerive)
+	p.Facts.ToDerive, p.Facts.Questions = slices.Clone(p.Facts.ToDerive), slices.Clone(p.Facts.Questions)
 	p.Facts.Guesses, p.Request = slices.Clone(p.Facts.Guesses), slices.Clone(p.Request)
 	p.DoneWhen, p.IntegrationGates = slices.Clone(p.DoneWhen), slices.Clone(p.IntegrationGates)
 	p.Generated, p.SubTasks = maps.Clone(p.Generated), slices.Clone(p.SubTasks)
@@ -262,6 +265,7 @@ func (p Plan) Clone() Plan {
 		s.SuccessCriteria, s.DependsOn = slices.Clone(s.SuccessCriteria), slices.Clone(s.DependsOn)
 		s.Gates, s.Outputs, s.DoneWhen = slices.Clone(s.Gates), slices.Clone(s.Outputs), slices.Clone(s.DoneWhen)
 		s.NoWorse, s.Writes, s.Found = slices.Clone(s.NoWorse), slices.Clone(s.Writes), slices.Clone(s.Found)
+		s.Questions = slices.Clone(s.Questions)
 		if s.Budget != nil {
 			s.Budget = new(*s.Budget)
 		}

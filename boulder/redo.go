@@ -17,6 +17,7 @@ const (
 	ReasonEdited Reason = "edited"       // its text, gates or constraints in the plan file changed
 	ReasonModel  Reason = "model"        // its model or agent in the plan file changed
 	ReasonInput  Reason = "input"        // results that it builds on changed, or an answer differs from its choice
+	ReasonAnswer Reason = "answer"       // a question of the plan on which it depends was answered differently
 	ReasonBase   Reason = "base moved"   // later commits changed files that it changed
 	ReasonGate   Reason = "gate red now" // one of its gates is red on the present files
 )
@@ -147,6 +148,21 @@ func (s *State) inputs(t *SubTask) string {
 	for _, id := range t.DependsOn {
 		d := s.byID[id]
 		all = append(all, id, string(d.Status), d.Output, d.Change)
+	}
+	return hashOf(strings.Join(all, "\x00"))
+}
+
+// StaleAnswer reports whether a question of the plan on which a completed sub-task depends has another answer now.
+func (s *State) StaleAnswer(t *SubTask) bool { return s.rests(t) != t.Rests }
+
+// rests returns a hash of the answers on which a sub-task depends, or "" if there are none.
+func (s *State) rests(t *SubTask) string {
+	var all []string
+	for _, q := range s.Questions(t) {
+		all = append(all, q.ID, q.Answer)
+	}
+	if len(all) == 0 {
+		return ""
 	}
 	return hashOf(strings.Join(all, "\x00"))
 }
@@ -390,6 +406,8 @@ func (s *State) begin(e *Event, t *SubTask) {
 	switch {
 	case t.Reuse == ReusePerhaps && s.inputs(t) != t.Inputs:
 		reason = ReasonInput
+	case t.Reuse == ReusePerhaps && s.StaleAnswer(t):
+		reason = ReasonAnswer
 	case t.Reuse != "" && onLine && len(t.Unverified()) > 0:
 		reason = ReasonGate
 	case t.Reuse != "":
@@ -430,6 +448,6 @@ func (s *State) kept(_ *Event, b Kept) error {
 	case t.Status != SubTaskCompleted:
 		return fmt.Errorf("sub-task %q is %s, so it has no result to keep", t.ID, t.Status)
 	}
-	t.Fresh, t.Inputs = &b.Fresh, s.inputs(t)
+	t.Fresh, t.Inputs, t.Rests = &b.Fresh, s.inputs(t), s.rests(t)
 	return nil
 }

@@ -10,6 +10,7 @@ type CheckRequest struct {
 	Rows        []Obligation // of the plan, but those that the request puts off
 	Review      []Finding    // of a look at the changes, those with a place
 	Notes       []string     // notes and answers of the user, oldest first
+	Questions   []Question   // of the plan; Notes have the user's answers
 	SubTasks    []SubTask    // those of the current plan
 	Extended    bool         // what was missing once has been added to the plan, and is done
 }

@@ -67,8 +67,9 @@ type SubTask struct {
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"`
-	Writes         []string `json:"writes,omitempty"` // files that the plan lets it write; empty: unspecified
-	Found          []string `json:"found,omitempty"`  // see [Spec.Found]
+	Writes         []string `json:"writes,omitempty"`    // files that the plan lets it write; empty: unspecified
+	Found          []string `json:"found,omitempty"`     // see [Spec.Found]
+	Questions      []string `json:"questions,omitempty"` // see [Spec.Questions]
 	DoneWhen       []string `json:"done_when,omitempty"`
 	DoneDefault    bool     `json:"done_default,omitempty"` // neither plan nor run named DoneWhen
 	Lint           []string `json:"lint,omitempty"`         // used without a language server; may stay as red as Baseline
@@ -151,8 +152,9 @@ type RedoState struct {
 	Earlier    *Earlier    `json:"earlier,omitempty"`
 	Revert     *TreeChange `json:"revert,omitempty"` // to revert before the generation's first session
 	Fresh      *Fresh      `json:"fresh,omitempty"`
-	// Inputs and Change are hashes of the results it builds on and of its changes, to compare generations.
+	// Inputs, Rests and Change are hashes of the results and answers it builds on and of its changes, to compare generations.
 	Inputs string `json:"inputs,omitempty"`
+	Rests  string `json:"rests,omitempty"`
 	Change string `json:"change,omitempty"`
 }
 

@@ -19,10 +19,13 @@ type PlanRequest struct {
 	Comment string `json:",omitempty"`
 }
 
-// Prepared is what a planner knows of a task before it splits it.
+// Prepared is what a planner knows of a task before it splits it. As an event it is stored before the user is asked what the
+// planner asks ([Facts].Questions), and again with the answers.
 type Prepared struct {
-	Known     *Plan    // sealed if it is the plan already
-	Questions []string // that a look should answer first, at most 10; none: no look is needed
+	Find  []string `json:"find,omitempty"` // what a look should find out first, at most 10; none: no look is needed
+	Asked bool     `json:"asked,omitempty"`
+
+	Known *Plan `json:"known,omitempty" log:"only"` // sealed if it is the plan already
 }
 
 // PlanMode says whether to split the task.
@@ -57,6 +60,7 @@ type ReplanRequest struct {
 	Facts       Facts     // of the plan
 	NewFacts    []string  // noted by judges since
 	Project     string    // absolute directory
+	Look        LookMode  // whether a look may come first; [LookNever] also if it cannot, or was there
 	Reason      string    // why a new plan is needed
 	Failed      SubTask   // with digests of its failures
 	Replaced    []SubTask // Failed and its unfinished dependents
@@ -76,6 +80,8 @@ type Replacement struct {
 	SubTasks []Spec            `json:"sub_tasks"`
 	Replaces map[string]string `json:"replaces,omitempty"` // new id → id of the sub-task that it changes, if any
 	Model    string            `json:"model,omitempty"`    // of the planner, provider/model
+	// Questions that a look should answer first, at most 10: then there are no sub-tasks, and it is asked again.
+	Questions []string `json:"questions,omitempty" log:"only"`
 }
 
 // Job is one turn to run, or to continue after a crash.

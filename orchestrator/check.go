@@ -47,7 +47,8 @@ func checkRequest(s *boulder.State) boulder.CheckRequest {
 			req.Rows = append(req.Rows, row)
 		}
 	}
-	req.Notes = allNotesAndAnswers(s)
+	req.Questions = s.Revision.Plan.Facts.Questions
+	req.Notes = append(prompts.PlanAnswers(req.Questions), allNotesAndAnswers(s)...)
 	if review := s.Boulder.Reviewed(); review != nil {
 		for _, f := range review.Findings {
 			if f.File != "" { // an opinion decides nothing

@@ -131,11 +131,19 @@ func news(s *boulder.State, t *boulder.SubTask, afterSeq uint64) prompts.News {
 	notes := s.Boulder.NotesFor(t.ID, afterSeq)
 	of := t
 	var settled []boulder.Blocker
+	if afterSeq > 0 { // else the plan has the answers to its questions
+		settled = s.SettledSince(t, afterSeq)
+		t = s.SubTask(t.Replaces)
+	}
 	for ; t != nil; t = s.SubTask(t.Replaces) {
 		settled = append(t.SettledSince(afterSeq), settled...)
 	}
 	settled = slices.DeleteFunc(settled, func(b boulder.Blocker) bool {
 		return afterSeq > 0 && b.Replied && b.SubTaskID == of.ID && b.Attempt == of.Attempts
 	})
-	return prompts.News{Notes: notes, Answers: prompts.Answers(settled)}
+	answers := prompts.Answers(settled)
+	if afterSeq == 0 {
+		answers = append(prompts.PlanAnswers(s.Questions(of)), answers...)
+	}
+	return prompts.News{Notes: notes, Answers: answers}
 }

@@ -26,6 +26,9 @@ func editEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(boul
 			return nil, err
 		}
 		bodies = append(bodies, *edit)
+		for _, settled := range s.Settlements(o.Plan) {
+			bodies = append(bodies, settled)
+		}
 	}
 	if o.Model != "" {
 		bodies = append(bodies, boulder.ModelSet{Model: o.Model, Later: later})
@@ -55,7 +58,7 @@ func edited(s *boulder.State, o boulder.Order, now time.Time, later []string) (*
 			return nil, refusal("the turn of %q is at work, and its gates belong to it: `manager pause --now` first", t.ID)
 		}
 	}
-	rev := revision(o.Plan, b.Revision+1, now)
+	rev := revision(o.Plan.KeepAnswers(&s.Revision.Plan), b.Revision+1, now)
 	rev.Edited = true
 	edit.Revision, edit.Plan, edit.Later = rev.Number, rev, later
 	return edit, nil

@@ -4,23 +4,47 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// prepared asks for a plan, or, if looks are possible and one has to come first, for what it should find out.
+// prepared returns what is known of a task before it is split, and sets req.Known; zero if the planner need not be asked for
+// it, because neither a look nor a question to the user can follow.
 func prepared(
-	ctx context.Context, p Planner, looks bool, req *boulder.PlanRequest,
-) (questions []string, usage boulder.Usage, err error) {
+	ctx context.Context, p Planner, asks, looks bool, req *boulder.PlanRequest,
+) (known boulder.Prepared, usage boulder.Usage, err error) {
 	preparer, can := p.(Preparer)
-	if !can || !looks || req.Was != nil || req.Known != nil || req.Look == boulder.LookNever {
-		return nil, usage, nil
+	looks = looks && req.Look != boulder.LookNever
+	if !can || !looks && !asks || req.Was != nil || req.Known != nil {
+		return known, usage, nil
 	}
-	known, usage, err := preparer.Prepare(ctx, *req)
-	req.Known = known.Known
-	return known.Questions, usage, err
+	known, usage, err = preparer.Prepare(ctx, *req)
+	if req.Known = known.Known; !looks {
+		known.Find = nil
+	}
+	return known, usage, err
+}
+
+// Ask asks the user what the planner asks, before the task is split, and returns the answers by place. An empty one agrees to the
+// default; questions without one stay undecided, as if nobody could be asked. Any error pauses the run, and a resume asks
+// again. ctx is done when the run is to end, also after [Orchestrator.Stop].
+type Ask func(ctx context.Context, questions []boulder.Question) (answers []string, err error)
+
+// asked returns what is known with the user's answers.
+func asked(ctx context.Context, ask Ask, known boulder.Prepared) (boulder.Prepared, error) {
+	answers, err := ask(ctx, slices.Clone(known.Known.Facts.Questions))
+	if err != nil {
+		return known, err
+	}
+	return known.Answer(answers)
+}
+
+// asksUser reports whether the user has to be asked something before anything else.
+func asksUser(ask Ask, known boulder.Prepared) bool {
+	return ask != nil && !known.Asked && known.Known != nil && len(known.Known.Facts.Questions) > 0
 }
 
 func lookStarted(id, model string, questions []string, known *boulder.Plan) boulder.LookStarted {

@@ -67,7 +67,7 @@ func (p prepares) Prepare(_ context.Context, req boulder.PlanRequest) (boulder.P
 	*p.calls = append(*p.calls, req)
 	known := planOf(spec("whole"))
 	known.Goal = "known"
-	return boulder.Prepared{Known: known, Questions: p.questions}, boulder.Usage{Calls: 1, Input: 20}, nil
+	return boulder.Prepared{Known: known, Find: p.questions}, boulder.Usage{Calls: 1, Input: 20}, nil
 }
 
 func looking(t *testing.T) (r *rig, l *lookout, asked *[]boulder.PlanRequest) {
@@ -225,7 +225,7 @@ func TestPlanPatientlyLooks(t *testing.T) {
 			l.faults = []error{fails}
 		}
 		var told []string
-		_, usage, err := orchestrator.PlanPatiently(t.Context(), r.cfg.Planner, orchestrator.Looks{Looker: l, Model: "p/m"},
+		_, usage, err := orchestrator.PlanPatiently(t.Context(), r.cfg.Planner, orchestrator.Looks{Looker: l, Model: "p/m"}, nil,
 			boulder.PlanRequest{Task: "t"}, orchestrator.DefaultLimits(), func(b boulder.Body) {
 				told = append(told, boulder.TypeOf(b))
 				if end, ok := b.(boulder.Looked); ok && end.Void != fmt.Sprint(cmp.Or[any](fails, "")) {

@@ -143,7 +143,7 @@ func New(cfg Config) (*Orchestrator, error) {
 // the Planner makes from Task. As JSON it goes to another process, which cannot ask the user.
 type Request struct {
 	// Resume is the id of a boulder to continue after a crash, a stop or a fatal fault; finished work is not repeated.
-	// Approve, ApproveReplan and ReplanGates apply, and where set LedgerModel, Diverted, Iterations, Budget and
+	// Ask, Approve, ApproveReplan and ReplanGates apply, and where set LedgerModel, Diverted, Iterations, Budget and
 	// SubTaskBudgets from now on. Plan, GatesApproved and Model are what the user approved in another process, if the plan
 	// awaits approval.
 	Resume string
@@ -169,6 +169,9 @@ type Request struct {
 	// SubTaskBudgets replaces budgets of the plan's sub-tasks, by id; an unknown id ends the run before it starts. A
 	// sub-task that was parked for its budget continues if the new one leaves something.
 	SubTaskBudgets map[string]boulder.Budget
+	// Ask asks the user what the Planner asks. If nil, the Planner's defaults are taken, and each is a soft blocker, which the
+	// user may answer later.
+	Ask Ask `json:"-"`
 	// Approve is shown a plan that the Planner made. If nil, the plan is adopted with its gates as GatesApproved says, or,
 	// with AskPlan, the run ends with [ErrWaiting].
 	Approve Approve `json:"-"`

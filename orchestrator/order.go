@@ -173,7 +173,7 @@ func orderEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(bou
 			}
 		}
 		return bodies, nil
-	case b.Status.Terminal():
+	case b.Status.Terminal() && (o.Do != boulder.OrderSettle || o.SubTaskID != ""):
 		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, boulder.ErrFinished)
 	case o.Do == boulder.OrderApprove, o.Do == boulder.OrderDecline, o.Do == boulder.OrderRevise:
 		return approvalEvents(s, o, now)
@@ -202,7 +202,7 @@ func orderEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(bou
 			status = boulder.BlockerSkipped
 		}
 		return []boulder.Body{boulder.BlockerSettled{
-			SubTaskID: t.ID, BlockerID: o.BlockerID, Status: status, Answer: o.Text, Allowed: o.Allowed,
+			SubTaskID: o.SubTaskID, BlockerID: o.BlockerID, Status: status, Answer: o.Text, Allowed: o.Allowed,
 		}}, nil
 	}
 	if r := b.Replan; r != nil &&

@@ -28,12 +28,30 @@ func (r *run) startPlan() {
 		req.Was, req.Comment = new(r.state.Revision.Plan.Clone()), b.Comment
 	}
 	var plan *boulder.Plan
-	var questions []string
+	var first boulder.Body // has to be stored before the plan
 	var usage boulder.Usage
+	looks := r.o.limits.LookTime > 0
 	r.launchUntilStop(planWork, func(ctx context.Context) (err error) {
-		questions, usage, err = prepared(ctx, r.o.cfg.Planner, r.o.limits.LookTime > 0, &req)
-		if err != nil || len(questions) > 0 {
+		var known boulder.Prepared
+		switch {
+		case b.Prepared == nil || req.Known != nil:
+			known, usage, err = prepared(ctx, r.o.cfg.Planner, r.req.Ask != nil, looks, &req)
+		case asksUser(r.req.Ask, *b.Prepared):
+			known, err = asked(ctx, r.req.Ask, *b.Prepared)
+			first = known
 			return err
+		default:
+			known, req.Known = *b.Prepared, b.Prepared.Known
+		}
+		switch {
+		case err != nil:
+			return err
+		case asksUser(r.req.Ask, known):
+			first = known
+			return nil
+		case looks && len(known.Find) > 0:
+			first = lookStarted(b.ID, lookModel(&b), known.Find, known.Known)
+			return nil
 		}
 		var used boulder.Usage
 		plan, used, err = r.o.Plan(ctx, req, b.Base)
@@ -50,8 +68,8 @@ func (r *run) startPlan() {
 			return r.apply(boulder.RevisionRefused{Reason: "the plan stays as it was: " + err.Error()})
 		case err != nil, !planning:
 			return r.unplanned(err)
-		case len(questions) > 0:
-			return r.apply(lookStarted(b.ID, lookModel(&b), questions, req.Known))
+		case first != nil:
+			return r.apply(first)
 		}
 		if err := r.propose(plan, req.Was); err != nil {
 			return err
@@ -67,18 +85,22 @@ type Looks struct {
 }
 
 // PlanPatiently asks the Task Ledger for a plan without a boulder, and waits out faults like a run with these limits. A crash
-// forgets what a look found. told gets each [boulder.PlanTrouble] that is waited out, and a look's [boulder.LookStarted],
+// forgets what a look found and the user answered. ask, which may be nil, asks the user. told gets each [boulder.PlanTrouble] that is waited out, and a look's [boulder.LookStarted],
 // [boulder.Looked] and [boulder.UsageReport]. The error says why no plan came.
 func PlanPatiently(
-	ctx context.Context, p Planner, looks Looks, req boulder.PlanRequest, l Limits, told func(boulder.Body),
+	ctx context.Context, p Planner, looks Looks, ask Ask, req boulder.PlanRequest, l Limits, told func(boulder.Body),
 ) (plan *boulder.Plan, usage boulder.Usage, err error) {
 	s := boulder.NewState()
 	_, err = s.Apply(boulder.Event{Time: time.Now().UTC(), BoulderID: "plan", Body: boulder.Created{Boulder: boulder.Boulder{ID: "plan"}}})
 	for err == nil {
-		questions, used, asked := prepared(ctx, p, looks.Looker != nil && l.LookTime > 0, &req)
+		known, used, unknown := prepared(ctx, p, ask != nil, looks.Looker != nil && l.LookTime > 0, &req)
 		usage = usage.Add(used)
-		if err = asked; err == nil && len(questions) > 0 {
-			look := boulder.Look{LookStarted: lookStarted(strings.ToLower(ulid.Make().String()), looks.Model, questions, req.Known)}
+		if err = unknown; err == nil && asksUser(ask, known) {
+			known, err = asked(ctx, ask, known)
+			req.Known = known.Known
+		}
+		if err == nil && len(known.Find) > 0 {
+			look := boulder.Look{LookStarted: lookStarted(strings.ToLower(ulid.Make().String()), looks.Model, known.Find, req.Known)}
 			req.Known, used, err = lookOnce(ctx, looks.Looker, look, req.Task, l, told)
 			usage = usage.Add(used)
 		}

@@ -305,7 +305,7 @@ func TestPlanPatiently(t *testing.T) {
 				return plans(diamond())(ctx, req)
 			})
 			var waits []time.Duration
-			_, usage, err := orchestrator.PlanPatiently(ctx, planner, orchestrator.Looks{}, boulder.PlanRequest{Task: "t"}, limits, func(b boulder.Body) {
+			_, usage, err := orchestrator.PlanPatiently(ctx, planner, orchestrator.Looks{}, nil, boulder.PlanRequest{Task: "t"}, limits, func(b boulder.Body) {
 				waits = append(waits, time.Until(b.(boulder.PlanTrouble).NotBefore))
 				if test.stop {
 					stop(errors.New("interrupted"))

@@ -148,18 +148,20 @@ func (p *Project) order(ctx context.Context, b *boulder.Blocker, s blockers.Sett
 		if there.Holder.Runs(d.Boulder) {
 			answered.RunBy = there.Holder
 		}
-		for _, t := range d.SubTasks {
-			if t.ID != b.SubTaskID {
-				continue
+		for _, known := range boulder.Raised(d.Boulder, d.SubTasks) {
+			if known.ID == b.ID {
+				answered.Blocker = known
 			}
-			for _, known := range t.Blockers {
-				if known.ID == b.ID {
-					answered.Blocker = known
+		}
+		for _, t := range d.SubTasks {
+			if t.ID == b.SubTaskID {
+				for _, waits := range t.AwaitedBy(t.Attempts) {
+					answered.Awaited = append(answered.Awaited, waits.ID)
 				}
 			}
-			for _, waits := range t.AwaitedBy(t.Attempts) {
-				answered.Awaited = append(answered.Awaited, waits.ID)
-			}
+		}
+		if answered.Redo, err = outdated(&d, answered.PlanQuestion); err != nil {
+			p.log.Warn("what an answer makes out of date is not known", "blocker", b.ID, "error", err)
 		}
 		if there.Holder == nil {
 			_, _ = p.writeList(ctx, there, b.BoulderID) // it is tried again with every command
@@ -176,11 +178,7 @@ func (p *Project) writeList(ctx context.Context, there Reader, boulderID string)
 			return nil, nil, err
 		}
 		d, err := there.Get(ctx, boulderID) // after the events: it has all that they settled
-		var all []boulder.Blocker
-		for _, t := range d.SubTasks {
-			all = append(all, t.Blockers...)
-		}
-		return events, all, err
+		return events, boulder.Raised(d.Boulder, d.SubTasks), err
 	})
 	if err != nil {
 		p.log.Warn("blockers: list not written", "file", p.blockersFiles()[0], "boulder", boulderID, "error", err)
@@ -221,6 +219,24 @@ type Answered struct {
 	BoulderStatus boulder.Status `json:"boulder_status,omitempty"` // afterwards; empty outside of a run
 	RunBy         *Holder        `json:"run_by"`                   // process that runs the boulder; null if none does
 	Awaited       []string       `json:"awaited"`                  // blockers that the sub-task still waits for
+	Redo          []string       `json:"redo,omitempty"`           // completed sub-tasks that rest on another answer to this question of the plan
+}
+
+// outdated returns the completed sub-tasks that depend on a question of the plan, and rest on another answer.
+func outdated(d *boulder.Snapshot, question string) (ids []string, err error) {
+	if question == "" {
+		return nil, nil
+	}
+	s, err := boulder.Restore(*d)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range s.Completed(len(s.SubTasks)) {
+		if t.Attempts > 0 && slices.Contains(t.Questions, question) && s.StaleAnswer(t) {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids, nil
 }
 
 var _ session.Diverter = (*diverter)(nil)

@@ -26,9 +26,10 @@ import (
 )
 
 // Plan asks the Task Ledger to split a task, after a look at the project where one is needed. Nothing is stored. It waits out
-// faults, and limits of at most limits.cool_max: the user waits, too. told gets what [orchestrator.PlanPatiently] tells.
+// faults, and limits of at most limits.cool_max: the user waits, too. ask asks the user what the ledger asks; if it is nil, the
+// defaults are taken. told gets what [orchestrator.PlanPatiently] tells.
 func (p *Project) Plan(
-	ctx context.Context, req boulder.PlanRequest, told func(boulder.Body),
+	ctx context.Context, req boulder.PlanRequest, ask orchestrator.Ask, told func(boulder.Body),
 ) (*boulder.Plan, boulder.Usage, error) {
 	limits := p.cfg.Limits
 	limits.ResetMax = min(limits.ResetMax, limits.CoolMax)
@@ -45,12 +46,23 @@ func (p *Project) Plan(
 			return nil, boulder.Usage{}, err
 		}
 	}
-	plan, usage, err := orchestrator.PlanPatiently(ctx, p.planner(), looks, req, limits, told)
+	plan, usage, err := orchestrator.PlanPatiently(ctx, p.planner(), looks, p.cleanAnswers(ask), req, limits, told)
 	if err != nil {
 		return nil, usage, cmp.Or(context.Cause(ctx), fmt.Errorf("plan: %w", err))
 	}
 	p.WarnOfPlan(plan)
 	return plan, usage, nil
+}
+
+// cleanAnswers takes secrets out of the user's answers.
+func (p *Project) cleanAnswers(ask orchestrator.Ask) orchestrator.Ask {
+	if ask == nil {
+		return nil
+	}
+	return func(ctx context.Context, questions []boulder.Question) ([]string, error) {
+		answers, err := ask(ctx, questions)
+		return p.Clean("The answer", answers...), err
+	}
 }
 
 // ReadPlan reads a plan file and takes secrets out of it. Secrets in commands, ids and models are refused.

@@ -62,6 +62,9 @@ func (p *Project) stale(ctx context.Context, b *boulder.Snapshot, gates bool) (m
 		if t.Attempts > 0 && s.StaleInput(t) {
 			why = append(why, boulder.ReasonInput)
 		}
+		if t.Attempts > 0 && s.StaleAnswer(t) {
+			why = append(why, boulder.ReasonAnswer)
+		}
 		moved, err := p.moved(ctx, s, t, cmp.Or(fresh.Head, s.Boulder.Base), head)
 		if err != nil {
 			return nil, err

@@ -149,6 +149,7 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 
 // Complete fills in what a request leaves out, and cleans its texts.
 func (p *Project) Complete(ctx context.Context, req *Request) error {
+	req.Ask = p.cleanAnswers(req.Ask)
 	if req.LedgerModel, req.ReplanGates = p.ledger, p.cfg.AllowModelGates; req.Resume != "" {
 		return nil
 	}

@@ -29,6 +29,17 @@ func Answers(settled []boulder.Blocker) []string {
 	return texts
 }
 
+// PlanAnswers words the user's answers to questions of the planner.
+func PlanAnswers(questions []boulder.Question) []string {
+	var texts []string
+	for _, q := range questions {
+		if q.By == boulder.ByUser {
+			texts = append(texts, fmt.Sprintf("About %s, %q: %s", q.ID, text.Short(q.Question, maxItem), clean(q.Answer)))
+		}
+	}
+	return texts
+}
+
 // triage explains the tool with which agents report blockers (seed 003, FR-011, FR-026).
 func triage(d boulder.Diversion) string {
 	if d.Tool == "" {

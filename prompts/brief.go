@@ -67,7 +67,7 @@ func Build(in Input) boulder.Brief {
 	}
 	request := cuttable("## The request that the whole job comes from", task, file("", "request.md"), maxRequest)
 	answers := cuttable("## Answers of the user\n\n"+
-		"Earlier sessions asked. What was answered takes precedence over the rest of this brief. The newest comes first.",
+		"The planner or earlier sessions asked. What was answered takes precedence over the rest of this brief. The newest comes first.",
 		newestFirst(in.Answers), file(t.ID, "answers.md"), maxAnswersKept)
 	notes := cuttable("## Notes of the user\n\n"+
 		"They came while the job was under way and take precedence over the rest of this brief. The newest comes first.",
@@ -89,6 +89,8 @@ func Build(in Input) boulder.Brief {
 		file(t.ID, "new-facts.md"), maxFacts)
 	finishedOthers := data("## Other sub-tasks that are over", finished(in.Finished), file(t.ID, "finished.md"), maxFinished)
 	looked := data("## Found in the project by a look before the planning", found(in.Plan.Facts, t.Found), file(t.ID, "found.md"), maxFacts)
+	undecided := data("## What nobody has decided\n\nThe user was not asked. Go by the default.",
+		defaults(in.Plan.Facts, t.Questions), file(t.ID, "defaults.md"), maxFacts)
 	facts := data("## Facts from the planning", facts(in.Plan.Facts), file("", "facts.md"), maxFacts)
 
 	sections := []*section{
@@ -99,14 +101,14 @@ func Build(in Input) boulder.Brief {
 		{heading: "## Your sub-task", text: work(t, in.Diversion)},
 		{heading: "## It has to be integrated with other work", text: in.Conflict.text()},
 		{heading: triageHeading, text: triage(in.Diversion)},
-		answers, notes, results,
+		answers, notes, undecided, results,
 		{heading: "## An earlier session began this", text: interrupted(t)},
 		earlier, failures, looked, learned, finishedOthers, facts,
 		{heading: "## When you are done", text: closing(t)},
 	}
 	// Give what can be cut its least, and the remaining room to the most urgent: an attempt needs the results that it
 	// builds on, but can usually do without the list of what else was done.
-	urgency := []*section{answers, notes, results, failures, earlier, request, looked, learned, facts, finishedOthers}
+	urgency := []*section{answers, notes, undecided, results, failures, earlier, request, looked, learned, facts, finishedOthers}
 	least := make([]int, len(urgency))
 	for i, s := range urgency {
 		least[i] = s.render(0)

@@ -101,7 +101,7 @@ func earlierResult(t *boulder.SubTask) string {
 	why := map[boulder.Reason]string{
 		boulder.ReasonAsked: "The user wants it done again.", boulder.ReasonEdited: "Its description is a new one.",
 		boulder.ReasonInput: "What it builds on came out differently.", boulder.ReasonBase: "Files that it changed were changed by others.",
-		boulder.ReasonGate: "A gate of it is red now.",
+		boulder.ReasonGate: "A gate of it is red now.", boulder.ReasonAnswer: "The user answered a question that it rests on; see above.",
 	}
 	for _, r := range e.Reasons {
 		said += text.Prefixed(" ", why[r])
@@ -132,6 +132,17 @@ func found(f boulder.Facts, ids []string) string {
 	for _, finding := range f.Found {
 		if slices.Contains(ids, finding.ID) {
 			all = append(all, text.Fold(finding.String()))
+		}
+	}
+	return bullets(all)
+}
+
+// defaults lists the questions of the planner that a sub-task names and the user has not answered.
+func defaults(f boulder.Facts, ids []string) string {
+	var all []string
+	for _, q := range f.Questions {
+		if slices.Contains(ids, q.ID) && q.By != boulder.ByUser {
+			all = append(all, text.Fold(q.Question)+" By default: "+text.Fold(q.Answer))
 		}
 	}
 	return bullets(all)

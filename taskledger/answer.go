@@ -38,6 +38,7 @@ type answerSubTask struct {
 	Outputs        []string `json:"outputs"`
 	Writes         []string `json:"writes"`
 	Found          []string `json:"found" also:"findings"` // only if there are findings
+	Questions      []string `json:"questions"`             // only if there are questions
 
 	Rest map[string]any `json:"*"`
 }
@@ -133,7 +134,7 @@ func (a *answer) specs(known boulder.Facts) (specs []boulder.Spec) {
 		specs = append(specs, boulder.Spec{
 			ID: slug(s.ID), Subject: text.Cut(oneLine(s.Subject), maxSubject), ActiveForm: text.Cut(oneLine(s.ActiveForm), maxSubject),
 			Description: clean(strings.TrimSpace(s.Description)), SuccessCriteria: nonEmpty(s.SuccessCriteria), Gates: nonEmpty(s.Gates),
-			ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: nonEmpty(s.Outputs), Found: foundOf(s.Found, known),
+			ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: nonEmpty(s.Outputs), Found: foundOf(s.Found, known), Questions: questionsOf(s.Questions, known),
 			Writes: slices.DeleteFunc(nonEmpty(s.Writes), func(pattern string) bool { return scope.Check(pattern) != nil }),
 		})
 	}

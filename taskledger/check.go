@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/command"
@@ -48,6 +49,7 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c.notBlank("facts.", "to_derive", p.Facts.ToDerive)
 	c.notBlank("facts.", "guesses", p.Facts.Guesses)
 	c.findings()
+	c.questions()
 	c.obligations()
 	c.model("model", p.Model)
 	c.notBlank("", "integration_gates", p.IntegrationGates)
@@ -117,6 +119,33 @@ func (c *checker) findings() {
 		}
 	}
 }
+
+func (c *checker) questions() {
+	known := map[string]bool{}
+	for i, q := range c.Facts.Questions {
+		in := c.rowID("facts.questions", i, q.ID, known)
+		if blank(q.Question) {
+			c.report(in+"question", "say what is asked, or remove the row", "the question %q asks nothing", q.ID)
+		}
+		if blank(q.Default) {
+			c.report(in+"default", "say what holds if nobody answers", "the question %q has no default", q.ID)
+		}
+		if utf8.RuneCountInString(q.Answer) > maxUserAnswer {
+			c.report(in+"answer", "put it into a file of the project and name that", "the answer to %q has more than %d characters", q.ID, maxUserAnswer)
+		}
+	}
+	for i, s := range c.SubTasks {
+		for n, id := range s.Questions {
+			if !known[id] {
+				c.report(fmt.Sprintf("sub_tasks[%d].questions[%d]", i, n), "name an id of facts.questions, or remove it",
+					"%s depends on the question %q, which is not in the plan", c.called(i), text.Cut(id, maxID))
+			}
+		}
+	}
+}
+
+// maxUserAnswer is the length of the user's answer to a question, in characters, as to a blocker.
+const maxUserAnswer = 4_000
 
 func (c *checker) obligations() {
 	taken := map[string]bool{}

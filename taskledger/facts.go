@@ -12,10 +12,11 @@ import (
 // factsAnswer is the model's answer to the first question about a task: what it demands. It is asked before any split, since
 // a list that is made afterwards describes the plan.
 type factsAnswer struct {
-	Request   []answerRow   `json:"request"`
-	Facts     boulder.Facts `json:"facts"`
-	Reason    string        `json:"reason"`
-	NeedsPlan *bool         `json:"needs_plan"` // nil: not said; then it is needed
+	Request   []answerRow      `json:"request"`
+	Facts     boulder.Facts    `json:"facts"`
+	Questions []answerQuestion `json:"questions" also:"question"`
+	Reason    string           `json:"reason"`
+	NeedsPlan *bool            `json:"needs_plan"` // nil: not said; then it is needed
 }
 
 type answerRow struct {
@@ -152,6 +153,8 @@ func (a *factsAnswer) facts(req boulder.PlanRequest) (facts, error) {
 	rows, told := a.obligations(req)
 	p := single(req)
 	p.Facts, p.Reason = cleanFacts(a.Facts), oneLine(a.Reason)
+	a.ask(&p.Facts)
+	p.SubTasks[0].Questions = idsOf(p.Facts.Questions)
 	for i := range rows {
 		if o := &rows[i]; o.Kind != boulder.Wish {
 			o.Owner, o.ShownBy = "1", o.Text

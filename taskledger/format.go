@@ -91,6 +91,12 @@ func document(p *boulder.Plan, remarks map[string]string) ([]byte, error) {
 					t.HeadComment = "\n"
 				}
 			}
+		case "facts":
+			for n := 0; n < len(value.Content); n += 2 {
+				if asked := value.Content[n]; asked.Value == "questions" {
+					asked.HeadComment = "# Change an answer as you like: it is yours then, and what depends on it is told."
+				}
+			}
 		case "seal":
 			key.HeadComment = "\n" + sealHeader
 		}

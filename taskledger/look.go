@@ -17,8 +17,8 @@ const (
 // anyQuestion is what a look that the user demands finds out if the model named nothing to find.
 const anyQuestion = "What in the project bears on the task: which files have to change, what do they build on, what would break, and how is it checked?"
 
-// questions returns what a look should find out before the task is split; none if the mode, or what is known, needs no look.
-func questions(mode boulder.LookMode, known *boulder.Plan, files int) []string {
+// toFind returns what a look should find out before the task is split; none if the mode, or what is known, needs no look.
+func toFind(mode boulder.LookMode, known *boulder.Plan, files int) []string {
 	asked := known.Facts.ToFind[:min(len(known.Facts.ToFind), maxQuestions)]
 	switch {
 	case mode == boulder.LookNever, known.Origin() == boulder.OriginFallback:

@@ -45,8 +45,8 @@ func TestPrepare(t *testing.T) {
 		if err != nil || usage.Calls != 1 || (got.Known.Seal != nil) != test.sealed {
 			t.Errorf("%s: %v, used %+v, known %+v", name, err, usage, got.Known)
 		}
-		if n := len(got.Questions); n > 1 || (n == 1) != (test.want != "") || n == 1 && !strings.HasPrefix(got.Questions[0], test.want) {
-			t.Errorf("%s: %q", name, got.Questions)
+		if n := len(got.Find); n > 1 || (n == 1) != (test.want != "") || n == 1 && !strings.HasPrefix(got.Find[0], test.want) {
+			t.Errorf("%s: %q", name, got.Find)
 		}
 	}
 }

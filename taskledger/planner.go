@@ -65,7 +65,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	switch {
 	case err != nil:
 		return nil, spent, err
-	case known.Seal != nil && len(known.Facts.Found) > 0: // since it was sealed
+	case known.Seal != nil && known.Hash() != known.Seal.Hash: // it was looked at, or the user has answered
 		return Seal(tellAll(known), known.Seal.Origin, p.Model, time.Now()), spent, nil
 	case known.Seal != nil:
 		return known, spent, nil
@@ -96,7 +96,7 @@ func (p *Planner) Prepare(ctx context.Context, req boulder.PlanRequest) (boulder
 	if err != nil {
 		return boulder.Prepared{}, spent, err
 	}
-	return boulder.Prepared{Known: known, Questions: questions(req.Look, known, survey.Files)}, spent, nil
+	return boulder.Prepared{Known: known, Find: toFind(req.Look, known, survey.Files)}, spent, nil
 }
 
 // prepare returns what is known of the task, as the plan of one sub-task. It has a seal if no other plan is needed.
@@ -128,7 +128,7 @@ func (p *Planner) facts(ctx context.Context, req boulder.PlanRequest, survey str
 		known, err = a.facts(req)
 		return err
 	}
-	asked := question(factsSystemPrompt, ledger.Schema[factsAnswer](map[string][]string{"request.kind": {"asks", "forbids", "wish"}}, "facts.found"))
+	asked := question(factsSystemPrompt, ledger.Schema[factsAnswer](map[string][]string{"request.kind": {"asks", "forbids", "wish"}}, "facts.found", "facts.questions"))
 	asked.SchemaName = "task_ledger_facts"
 	_, spent, err = ledger.Ask(ctx, p.Completer, p.log(), asked, check,
 		factsPrompt(req, maxPromptTask, survey), factsPrompt(req, shortPromptTask, ""))
@@ -150,7 +150,7 @@ func (p *Planner) split(
 		if plan == known {
 			return nil
 		}
-		if told := a.own(plan, req); len(told) > 0 && mended < maxMended {
+		if told := append(a.own(plan, req), a.restOn(plan.SubTasks, plan.Facts, func(boulder.Question) bool { return true })...); len(told) > 0 && mended < maxMended {
 			mended++
 			return feedback(told)
 		}
@@ -178,6 +178,9 @@ func (p *Planner) survey(ctx context.Context, project, task string) *Survey {
 func schemaOf(known boulder.Facts, without ...string) json.RawMessage {
 	if len(known.Found) == 0 {
 		without = append(without, "sub_tasks.found")
+	}
+	if len(known.Questions) == 0 {
+		without = append(without, "sub_tasks.questions")
 	}
 	return ledger.Schema[answer](nil, without...)
 }
@@ -254,12 +257,16 @@ func fill(p *boulder.Plan) {
 	if p.Version == 0 {
 		p.Version = boulder.PlanVersion
 	}
-	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.Found)+len(f.ToDerive)+len(f.Guesses) == 0 {
+	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.Found)+len(f.ToDerive)+len(f.Guesses)+len(f.Questions) == 0 {
 		p.Facts = boulder.Facts{}
 	}
 	number(p.SubTasks)
 	numberRows("r", len(p.Request), func(i int) *string { return &p.Request[i].ID })
 	numberRows("f", len(p.Facts.Found), func(i int) *string { return &p.Facts.Found[i].ID })
+	numberRows("q", len(p.Facts.Questions), func(i int) *string { return &p.Facts.Questions[i].ID })
+	for i := range p.Facts.Questions {
+		p.Facts.Questions[i].Fill()
+	}
 	for i := range p.SubTasks {
 		fillSubTask(&p.SubTasks[i])
 		for j, name := range p.SubTasks[i].DependsOn {

@@ -22,6 +22,11 @@ What to answer
   kind: asks; forbids, if it must not happen; wish, if nothing in it can be checked, as in "clean code".
 - facts: given, what the task states; to_find, what has to be looked up in the project; to_derive, what has to be worked
   out; guesses, what you assume.
+- questions: at most 3 for the user, who alone can answer them, and whose answer would change the plan: what is built, or
+  how the work is split. A question whose answer would change nothing, or which the task or the project answers, is none;
+  what an agent can decide as well and change later is a guess. Empty if there is none: most tasks need none.
+  question: one sentence, for someone who sees nothing but it. why: what another answer would change.
+  default: the answer to plan with if the user gives none; it must be one that is safe to take unasked.
 - reason: one or two sentences on whether agents should share the work, and why.
 - needs_plan: false if one agent does the whole task in one sitting just as well. Else it is split into sub-tasks.`
 
@@ -105,7 +110,7 @@ func userPrompt(req boulder.PlanRequest, characters int, known *boulder.Plan, su
 		ledger.Headed("Constraints that the user set; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
 		ledger.Headed("What the task demands, by id", ledger.Bullets(rows)) +
 		ledger.Headed("Facts", text.Excerpt(found, maxText, text.Start)) +
-		foundPrompt(f) + survey + ledger.Headed("Demanded", demanded(req)) + "Split the task."
+		askedPrompt(f) + foundPrompt(f) + survey + ledger.Headed("Demanded", demanded(req)) + "Split the task."
 }
 
 const replanSystemPrompt = `You are the Task Ledger of a manager that has work done by coding agents. A task was split
@@ -150,7 +155,7 @@ func replanPrompt(req boulder.ReplanRequest, shrink int, survey string) string {
 	return ledger.Headed("Task", text.Excerpt(req.Task, maxTask/shrink, text.Start)) +
 		ledger.Headed("Goal", req.Goal) +
 		ledger.Headed("Constraints; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
-		foundPrompt(req.Facts) + survey + ledger.Marked("RECORDS", replanRecords(req, shrink)) + comment(req) + "Replan what is replaced."
+		askedPrompt(req.Facts) + foundPrompt(req.Facts) + survey + ledger.Marked("RECORDS", replanRecords(req, shrink)) + comment(req) + "Replan what is replaced."
 }
 
 // comment is what the user wants changed in the proposal that the records have.

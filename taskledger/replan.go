@@ -223,6 +223,7 @@ func (r *replanner) inherit() {
 			s := &r.specs[i]
 			s.Model, s.Agent, s.Priority, s.DoneWhen = old.Model, old.Agent, old.Priority, slices.Clone(old.DoneNamed())
 			addTo(&s.Found, old.Found...)
+			addTo(&s.Questions, old.Questions...)
 			if old.Budget != nil {
 				s.Budget = new(*old.Budget)
 			}

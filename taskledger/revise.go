@@ -48,12 +48,12 @@ func (p *Planner) revise(ctx context.Context, req boulder.PlanRequest) (plan *bo
 	if blank(req.Comment) {
 		return nil, spent, errors.New("revise a plan: say what should be different")
 	}
-	mended := 0
+	mended, wasNeeded := 0, func(q boulder.Question) bool { return dependsOn(req.Was.SubTasks, q) }
 	check := func(a *answer) (err error) {
 		if plan, err = a.revised(req); err != nil {
 			return err
 		}
-		if told := a.own(plan, req); len(told) > 0 && mended < maxMended {
+		if told := append(a.own(plan, req), a.restOn(plan.SubTasks, plan.Facts, wasNeeded)...); len(told) > 0 && mended < maxMended {
 			mended++
 			return feedback(told)
 		}
@@ -204,7 +204,7 @@ func revisePrompt(req boulder.PlanRequest, shrink int, survey string) string {
 	return ledger.Headed("Task", text.Excerpt(req.Task, maxTask/shrink, text.Start)) +
 		ledger.Headed("Constraints; they are kept anyway, do not repeat them", ledger.Bullets(was.Constraints)) +
 		ledger.Headed("What the task demands, by id", ledger.Bullets(rows)) +
-		foundPrompt(was.Facts) + survey + ledger.Marked("RECORDS", strings.TrimSpace(records)) +
+		askedPrompt(was.Facts) + foundPrompt(was.Facts) + survey + ledger.Marked("RECORDS", strings.TrimSpace(records)) +
 		ledger.Headed("Sub-tasks that the user wrote or changed", strings.Join(hand, ", ")) +
 		ledger.Headed("Sub-tasks that the user removed", strings.Join(removed, ", ")) +
 		ledger.Headed("The user's comment", text.Excerpt(req.Comment, maxText, text.Start)) + "Change the plan as the comment says."

@@ -20,7 +20,7 @@ type Blocker struct {
 
 // NewBlocker finds out whether an answer is of use. t and over are the results of [blockers.SubTaskOf].
 func NewBlocker(b boulder.Blocker, t *boulder.SubTask, over string, now time.Time) Blocker {
-	standing := blockers.StandingOf(&b, t, now)
+	standing := blockers.StandingOf(&b, t, over, now)
 	b.Key, b.Grants = "", nil // of use to the register only
 	return Blocker{Type: "blocker-record", Blocker: b, Standing: standing, Awaited: standing == blockers.Awaited, Over: over}
 }
@@ -54,11 +54,9 @@ func SortBlockers(all []Blocker, now time.Time) {
 // Blockers returns the blockers of a boulder, sorted by [SortBlockers].
 func Blockers(of boulder.Boulder, tasks []*boulder.SubTask, now time.Time) []Blocker {
 	all := []Blocker{}
-	for _, t := range tasks {
-		for _, b := range t.Blockers {
-			reached, over := blockers.SubTaskOf(&b, of, tasks)
-			all = append(all, NewBlocker(b, reached, over, now))
-		}
+	for _, b := range boulder.Raised(of, tasks) {
+		reached, over := blockers.SubTaskOf(&b, of, tasks)
+		all = append(all, NewBlocker(b, reached, over, now))
 	}
 	SortBlockers(all, now)
 	return all

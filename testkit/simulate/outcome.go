@@ -210,7 +210,7 @@ func (sc *scenario) prepared(req boulder.PlanRequest) boulder.Prepared {
 	known.Task, known.SubTasks = req.Task, known.SubTasks[:1]
 	p := boulder.Prepared{Known: &known}
 	if sc.looks {
-		p.Questions = []string{"where is it?"}
+		p.Find = []string{"where is it?"}
 	}
 	return p
 }

@@ -32,6 +32,9 @@ type approver struct {
 // setApproval sets the callbacks of a request to p. askReplans asks about replans, too.
 func (p *approver) setApproval(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
+	if p.interactive() {
+		req.Ask = p.ask
+	}
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 		p.project.WarnOfPlan(plan)
 		if err := orchestrator.Unasked(plan); err != nil && !p.edit && !p.interactive() {
@@ -127,7 +130,7 @@ func (a *app) comment(ctx context.Context) (string, error) {
 // revise has the Task Ledger change a plan as the user's comment says.
 func (a *app) revise(ctx context.Context, plan *boulder.Plan, comment string) (*boulder.Plan, error) {
 	told, planned := a.planning(a.project.Ledger())
-	revised, usage, err := a.project.Plan(ctx, boulder.PlanRequest{Task: plan.Task, Was: plan, Comment: comment}, told)
+	revised, usage, err := a.project.Plan(ctx, boulder.PlanRequest{Task: plan.Task, Was: plan, Comment: comment}, nil, told)
 	planned()
 	if usage.Calls > 0 {
 		a.note("Revised with %s (%s).", view.ModelName(a.project.Ledger()), view.Usage(usage))
@@ -172,6 +175,26 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 		}
 	}
 	return err == nil, err
+}
+
+// ask asks the user what the planner asks, one by one. At the end of input the rest stays undecided.
+func (a *app) ask(ctx context.Context, questions []boulder.Question) (answers []string, err error) {
+	const end = "\x04"
+	o := a.on(a.Stderr)
+	for i, q := range questions {
+		o.Say()
+		o.Say(o.Bold(fmt.Sprintf("Question %d of %d: ", i+1, len(questions))), o.Strong(text.OneLine(q.Question)))
+		o.Field(1, "why", q.Why)
+		o.Field(1, "default", q.Default)
+		fmt.Fprint(a.Stderr, "Your answer (Enter: the default): ")
+		answer, err := a.line(ctx, end)
+		if err != nil || answer == end {
+			fmt.Fprintln(a.Stderr)
+			return answers, err
+		}
+		answers = append(answers, answer)
+	}
+	return answers, nil
 }
 
 // choose asks until the answer is one of words, or its first letter. The last word declines:

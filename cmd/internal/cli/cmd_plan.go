@@ -19,6 +19,7 @@ import (
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
@@ -137,7 +138,7 @@ wrote yourself stays, unless the comment asks for a change of it.
 		},
 	}
 	o.registerPlan(cmd)
-	a.shared(cmd, "attach")
+	a.shared(cmd, "attach", "yes")
 	cmd.Flags().StringVar(&of, "of", "", "write the plan of `BOULDER`, and ask no model")
 	cmd.Flags().StringVar(&revise, "revise", "", "have the ledger change a plan file (default .manager/plan.yaml) as the `COMMENT` says")
 	for _, name := range []string{"from", "constraint", "done-when", "direct", "plan", "from-list"} {
@@ -344,10 +345,18 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 	case f.list:
 		plan, err = taskledger.FromList(req, time.Now())
 	case f.mode == boulder.PlanNever:
-		plan, _, err = a.project.Plan(ctx, req, nil) // without a model, so that it never waits
+		plan, _, err = a.project.Plan(ctx, req, nil, nil) // without a model, so that it never waits
 	default:
 		told, planned := a.planning(a.project.Ledger())
-		plan, usage, err = a.project.Plan(ctx, req, told)
+		var ask orchestrator.Ask
+		if a.interactive() {
+			ask = func(ctx context.Context, questions []boulder.Question) ([]string, error) {
+				planned()
+				defer func() { told, planned = a.planning(a.project.Ledger()) }()
+				return a.ask(ctx, questions)
+			}
+		}
+		plan, usage, err = a.project.Plan(ctx, req, ask, func(b boulder.Body) { told(b) })
 		planned()
 	}
 	if err != nil {

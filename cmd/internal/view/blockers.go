@@ -98,7 +98,7 @@ func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 		rows = append(rows, []string{
 			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(Hardness(b.Hard)),
 			text.If(over, string(b.Status)), text.If(width >= 100, o.Dim(string(b.Category))),
-			text.If(width >= 60, o.Cyan(text.Clip(cmp.Or(b.SubTaskID, b.SessionID), widest))), left + text.OneLine(b.Question),
+			text.If(width >= 60, o.Cyan(text.Clip(cmp.Or(b.SubTaskID, b.SessionID, "plan"), widest))), left + text.OneLine(b.Question),
 		})
 	}
 	group := blockers.Awaited // the first group needs no heading
@@ -236,6 +236,8 @@ func SettledBlocker(r *project.Answered, now time.Time) string {
 	}
 	follows := fmt.Sprintf("%q continues %s.", r.SubTaskID, with)
 	switch {
+	case r.PlanQuestion != "":
+		follows = questionSettled(r)
 	case r.BoulderID == "" && !r.Gone && r.Until.After(now):
 		follows = "The session that waits for it gets it."
 	case r.BoulderID == "" && IsSession(r.SessionID):
@@ -251,7 +253,21 @@ func SettledBlocker(r *project.Answered, now time.Time) string {
 	return strings.TrimSpace(did + " " + r.ID + option + ". " + follows)
 }
 
+// questionSettled says what follows from the answer to a question of the plan.
+func questionSettled(r *project.Answered) string {
+	switch {
+	case r.Status == boulder.BlockerSkipped || r.Answer == r.ChosenOption:
+		return "The default stays, and nothing changes."
+	case len(r.Redo) > 0:
+		return text.If(!r.BoulderStatus.Terminal(), "What has not begun is told. ") + fmt.Sprintf("Done with %q: %s; do it again with: manager redo %s -b %s",
+			text.Short(r.ChosenOption, 100), strings.Join(r.Redo, ", "), strings.Join(r.Redo, " "), r.BoulderID)
+	case r.BoulderStatus.Terminal():
+		return "No result rests on the question."
+	}
+	return "Sub-tasks that depend on it are told with their next prompts."
+}
+
 // GoesOnLater reports whether the boulder has the answer but continues only when the user resumes it.
 func GoesOnLater(r *project.Answered) bool {
-	return r.BoulderID != "" && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
+	return r.BoulderID != "" && !r.BoulderStatus.Terminal() && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }

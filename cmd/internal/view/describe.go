@@ -116,6 +116,13 @@ var descriptions = byBody(
 	of(func(s *Entry, b boulder.Planned) {
 		s.say("", "plan revision %d (%s) waits for approval", b.Revision, b.Origin)
 	}),
+	of(func(s *Entry, b boulder.Prepared) {
+		var all []string
+		for _, q := range b.Known.Facts.Questions {
+			all = append(all, q.ID+": "+q.Question+text.If(b.Asked, " "+AnswerTo(q)))
+		}
+		s.say("", "%s: %s", map[bool]string{true: "the user answered what the planner asks", false: "the planner asks the user"}[b.Asked], strings.Join(all, "; "))
+	}),
 	of(func(s *Entry, b boulder.LookStarted) {
 		s.say("»", "looking at the %s with %s: %s", map[bool]string{true: "changes", false: "project"}[b.For == boulder.LookReview],
 			ModelName(b.Model), strings.Join(b.Questions, "; "))

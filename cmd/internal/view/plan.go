@@ -68,6 +68,9 @@ func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	for _, guess := range plan.Facts.Guesses {
 		o.Field(1, "assumed", guess)
 	}
+	for _, q := range plan.Facts.Questions {
+		o.Field(1, "question", q.ID+": "+text.OneLine(q.Question)+" "+AnswerTo(q))
+	}
 	o.Field(1, "model", plan.Model)
 	switch {
 	case plan.Origin() == boulder.OriginDirect && plan.Reason != "":
@@ -100,6 +103,11 @@ func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	}
 	o.Say()
 	o.Field(0, "order", order)
+}
+
+// AnswerTo says what a question of the planner is answered with, and by whom.
+func AnswerTo(q boulder.Question) string {
+	return text.OneLine(q.Answer) + map[bool]string{true: " (your answer)", false: " (the default: nobody was asked)"}[q.By == boulder.ByUser]
 }
 
 // Request prints what the task demands, and who does it.
@@ -245,7 +253,7 @@ func printSpec(o page.Out, mark, id string, s boulder.Spec, known []string) {
 	}
 	o.Fields(1, "expects", text.If(s.ExpectsChanges, "a change to files"),
 		"empty ok", text.If(s.EmptyOK, "to have found nothing is a good result"),
-		"outputs", strings.Join(s.Outputs, ", "), "is told", strings.Join(s.Found, ", "), "writes", strings.Join(s.Writes, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
+		"outputs", strings.Join(s.Outputs, ", "), "is told", strings.Join(s.Found, ", "), "rests on", strings.Join(s.Questions, ", "), "writes", strings.Join(s.Writes, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
 		"agent", s.Agent, "priority", text.If(s.Priority != boulder.Medium, string(s.Priority)))
 	o.Field(1, "budget", Budget(s.Budget))
 }

@@ -34,6 +34,13 @@ func PlanChanges(o page.Out, was, now *boulder.Plan) {
 		}
 		printPartChange(o, p, rows[slices.IndexFunc(rows, func(r boulder.Obligation) bool { return r.ID == p.ID })].Text)
 	}
+	for _, p := range c.Questions {
+		asked := now.Facts.Questions
+		if p.Change == boulder.PartRemoved {
+			asked = was.Facts.Questions
+		}
+		printPartChange(o, p, asked[slices.IndexFunc(asked, func(q boulder.Question) bool { return q.ID == p.ID })].Question)
+	}
 }
 
 // printPartChange prints a change with the fields that differ; what was removed or added is known by its name.
@@ -54,7 +61,7 @@ func printFieldChange(o page.Out, depth int, f boulder.FieldChange) {
 	was, now := edits(f.Was, f.Now)
 	name := o.Faint(f.Field + ":")
 	switch {
-	case f.Field == "sub_tasks" || f.Field == "request":
+	case f.Field == "sub_tasks" || f.Field == "request" || f.Field == "facts.questions":
 		o.Item(depth, o.Yellow("~"), " ", o.Faint(f.Field+" in another order"))
 		return
 	case len(f.Was) == 1 && len(f.Now) == 1:

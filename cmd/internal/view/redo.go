@@ -39,7 +39,7 @@ func reasonText(reasons []boulder.Reason) string {
 	says := map[boulder.Reason]string{
 		boulder.ReasonAsked: "you asked for it", boulder.ReasonEdited: "its plan was edited", boulder.ReasonModel: "its model or agent is another one now",
 		boulder.ReasonInput: "what it builds on is different now", boulder.ReasonBase: "commits changed files that it changed too",
-		boulder.ReasonGate: "a gate is red now",
+		boulder.ReasonGate: "a gate is red now", boulder.ReasonAnswer: "a question that it rests on has another answer now",
 	}
 	var all []string
 	for _, r := range reasons {

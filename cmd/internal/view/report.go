@@ -258,14 +258,14 @@ func PrintBlocker(o page.Out, b *report.Blocker, depth int, whole bool, now time
 	if whole && o.Markdown { // a check box
 		sign = map[bool]string{true: "[x]", false: "[ ]"}[settled]
 	}
-	about := text.JoinedBy(", ", Hardness(b.Hard), string(b.Category), cmp.Or(b.SubTaskID, b.SessionID))
+	about := text.JoinedBy(", ", Hardness(b.Hard), string(b.Category), cmp.Or(b.SubTaskID, b.SessionID, text.If(b.PlanQuestion != "", "of the plan")))
 	o.Item(depth, o.Mark(cmp.Or(sign, "≈")), " ", o.Strong(b.ID), " ", o.Faint("("+about+")"), ": ", o.Plain(b.Question))
 	depth++
 	when := func(t time.Time) string { // in a document, relative times would go stale
 		return t.In(now.Location()).Format(stampLayout) + text.If(!o.Markdown, ", "+text.Elapsed(now.Sub(t))+" ago")
 	}
 	if whole {
-		o.Fields(depth, "raised", when(b.CreatedAt), "sub-task", text.If(b.BoulderID != "",
+		o.Fields(depth, "raised", when(b.CreatedAt), "boulder", text.If(b.PlanQuestion != "", b.BoulderID), "sub-task", text.If(b.SubTaskID != "",
 			fmt.Sprintf("%s, attempt %d, of boulder %s", b.SubTaskID, b.Attempt, b.BoulderID)), "session", b.SessionID)
 	}
 	o.Block(depth, "context", b.Context)

@@ -48,7 +48,7 @@ const StoppingText = "Finishing the running turns; Ctrl-C again aborts them."
 // Run shows a run in progress: its events with JSON, only its end with Quiet. On a terminal, lines about finished work
 // scroll away above a picture of what is at work and what waits. Elsewhere, as in a log file, there are only lines.
 //
-// There is no picture while the user is asked about the plan.
+// There is no picture while the user is asked about the plan, or what the planner asks.
 type Run struct {
 	Console
 	drawn   bool   // a picture is drawn
@@ -122,7 +122,7 @@ func (v *Run) take(e boulder.Event) bool {
 	v.printed = append(v.printed, v.lines(e)...)
 	switch v.progress.State.Boulder.Status {
 	case boulder.Planning, boulder.Running, boulder.Synthesizing:
-		return true
+		return !v.progress.State.Boulder.Asking()
 	case boulder.Paused: // turns may still be at work; at the end of the run the picture is closed at once
 		return v.screen != nil
 	}

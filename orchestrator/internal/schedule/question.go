@@ -2,9 +2,11 @@ package schedule
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // goAround decides about the ended turn of an attempt that awaits answers to what its agent asked. They hold up what needs
@@ -70,4 +72,20 @@ func (c *computing) trackToAround(o *boulder.Open) (p enforcer.Policy, track enf
 	p.MaxIterations = -1
 	track, err = answerTrack(o, p)
 	return p, track, err
+}
+
+// undecided makes blockers of the plan's questions that were answered by default, each once: soft ones, as the work goes on.
+func (c *computing) undecided() (raised []Action) {
+	for _, q := range c.s.Undecided() {
+		about := q.Why
+		if ids := c.s.Revision.Plan.Resting(q.ID); len(ids) > 0 {
+			about = strings.TrimSpace(about + "\nIt bears on: " + strings.Join(ids, ", "))
+		}
+		raised = append(raised, boulder.BlockerRaised{Blocker: boulder.Blocker{
+			BlockerScope: boulder.BlockerScope{BoulderID: c.s.Boulder.ID}, PlanQuestion: q.ID, Category: boulder.BlockerQuestion,
+			Question: text.Cut(q.Question, boulder.MaxQuestion), Context: text.Cut(about, boulder.MaxContext), ChosenOption: q.Answer,
+			ChosenReasoning: "the default of the planner: nobody was asked", Status: boulder.BlockerPending, CreatedAt: c.now,
+		}})
+	}
+	return raised
 }

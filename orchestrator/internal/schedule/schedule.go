@@ -35,6 +35,9 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 		}
 		return c.end()
 	}
+	if undecided := c.undecided(); len(undecided) > 0 {
+		return undecided
+	}
 	c.advanceReplan()
 	if s.AllOver() && s.Boulder.Replan == nil && len(c.actions) == 0 {
 		return c.allOver()

@@ -32,8 +32,8 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(o.Turn.Evidence.Blocked()) > 0:
 		// Items that only someone else can close are neither open work nor done.
 		return park(o, "all that can be done is done"+blockedItems(o.Turn.Evidence))
-	case v.Completed && len(newAnswers(o)) > 0 && c.canContinue(o):
-		return c.deliverAnswer(o, newAnswers(o))
+	case v.Completed && len(c.newAnswers(o)) > 0 && c.canContinue(o):
+		return c.deliverAnswer(o, c.newAnswers(o))
 	case v.Completed && c.s.Boulder.Isolated():
 		return c.integrate(o)
 	case v.Completed:
@@ -136,8 +136,8 @@ func lateAnswers(o *boulder.Open) []boulder.Blocker {
 }
 
 // newAnswers returns answers given during the turn, other than replies, that differ from the choice the work rests on.
-func newAnswers(o *boulder.Open) []boulder.Blocker {
-	return slices.DeleteFunc(o.SubTask.SettledSince(max(o.Turn.Seq, o.Turn.ToldUpTo)), func(b boulder.Blocker) bool {
+func (c *computing) newAnswers(o *boulder.Open) []boulder.Blocker {
+	return slices.DeleteFunc(c.s.SettledSince(o.SubTask, max(o.Turn.Seq, o.Turn.ToldUpTo)), func(b boulder.Blocker) bool {
 		return b.Status != boulder.BlockerAnswered || b.Answer == "" || b.Answer == b.ChosenOption || b.Replied
 	})
 }
