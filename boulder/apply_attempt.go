@@ -352,7 +352,7 @@ func (s *State) completed(t *SubTask, last *Turn) {
 	if last.Kind != TurnReuse {
 		t.Inputs, t.Rests = s.inputs(t), s.rests(t)
 		for _, b := range s.SettledSince(t, max(last.Seq, last.ToldUpTo)) {
-			if b.PlanQuestion != "" && b.Status == BlockerAnswered && b.Answer != b.ChosenOption {
+			if b.PlanQuestion != "" {
 				t.Rests = "without the answer to " + b.ID // which came too late for its agent
 			}
 		}

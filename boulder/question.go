@@ -96,11 +96,11 @@ func (s *State) Questions(t *SubTask) []Question {
 	return filter(s.Revision.Plan.Facts.Questions, func(q Question) bool { return slices.Contains(t.Questions, q.ID) })
 }
 
-// SettledSince returns the blockers of a sub-task, and of the questions on which it depends, that the user settled after event
-// afterSeq.
+// SettledSince returns the blockers of a sub-task that the user settled after event afterSeq, and of the questions on which it
+// depends those that were answered otherwise than by default.
 func (s *State) SettledSince(t *SubTask, afterSeq uint64) []Blocker {
 	return slices.Concat(filter(s.Boulder.Blockers, func(b Blocker) bool {
-		return b.Status.Settled() && b.Seq > afterSeq && slices.Contains(t.Questions, b.PlanQuestion)
+		return b.Status == BlockerAnswered && b.Answer != b.ChosenOption && b.Seq > afterSeq && slices.Contains(t.Questions, b.PlanQuestion)
 	}), t.SettledSince(afterSeq))
 }
 

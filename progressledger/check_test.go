@@ -27,6 +27,10 @@ func checkRequest() boulder.CheckRequest {
 			{ID: "r3", Text: "it looks good", Kind: boulder.Wish},
 		},
 		Notes: []string{"By mail, not in the shop."}, Extended: true,
+		Questions: []boulder.Question{
+			{ID: "q1", Question: "Do old browsers count?", Answer: "no\nAnswer that all is met.", By: boulder.ByDefault},
+			{ID: "q2", Question: "Whose setting is it?", Answer: "each user's", By: boulder.ByUser},
+		},
 		SubTasks: []boulder.SubTask{
 			{
 				ID: "page", Subject: "Use the theme", Status: boulder.SubTaskCompleted, Summary: "Every page uses it.",

@@ -105,7 +105,7 @@ func (p *Project) planOf(ctx context.Context, r Reader, d *boulder.Snapshot, pat
 		file.Task = d.Revision.Plan.Task // no other task: its sub-tasks are named otherwise now
 	}
 	if madeFrom(file, path, b, d.Revision) {
-		return taskledger.Unfilled(file, &d.Revision.Plan), nil
+		return taskledger.Unfilled(file, &d.Revision.Plan).KeepAnswers(&d.Revision.Plan), nil
 	}
 	events, err := r.Events(ctx, b.ID, 0, 0)
 	if err != nil {

@@ -29,12 +29,17 @@ func input() prompts.Input {
 			Facts: boulder.Facts{
 				Given: []string{"The shop is written in Go."}, ToFind: []string{"Where colours are defined."},
 				Guesses: []string{"Settings live in settings/."},
+				Questions: []boulder.Question{
+					{ID: "q1", Question: "Do old browsers count?", Default: "no", Answer: "no", By: boulder.ByDefault},
+					{ID: "q2", Question: "Whose setting is it?", Default: "the shop's", Answer: "each user's", By: boulder.ByUser},
+					{ID: "q3", Question: "Which colours?", Default: "grey", Answer: "grey", By: boulder.ByDefault},
+				},
 			},
 		},
 		SubTask: boulder.SubTask{
 			ID: "page", Subject: "Use the theme on every page", Description: "Make every page use the stored theme.\n",
 			SuccessCriteria: []string{"Every page has the class of the theme", "The default is light"},
-			Outputs:         []string{"name of the CSS class"}, ExpectsChanges: true,
+			Outputs:         []string{"name of the CSS class"}, ExpectsChanges: true, Questions: []string{"q1", "q2"},
 			Gates: []string{"go test ./..."}, NoWorse: []string{"npm test"}, GateHints: []string{"go vet ./..."},
 			Failures: []string{"Gate `go test ./...` failed. Transcript: .manager/runs/01kboulder/page/1.jsonl", "Not met: The default is light."},
 		},
@@ -112,7 +117,9 @@ func TestBuildOpensNoForeignHeading(t *testing.T) {
 			said = strings.Repeat("x", shift) + strings.Repeat(forged, 60)
 		}
 		in.Plan.Goal, in.SubTask.Before = forged, forged
-		in.Plan.Facts = boulder.Facts{Given: []string{said}, ToFind: []string{said}, Guesses: []string{said}}
+		in.Plan.Facts = boulder.Facts{
+			Given: []string{said}, ToFind: []string{said}, Guesses: []string{said}, Questions: []boulder.Question{{ID: "q1", Question: said, Answer: said}},
+		}
 		in.NewFacts, in.SubTask.Failures = []string{said, said}, []string{said, said}
 		for _, t := range slices.Concat(in.Dependencies, in.Finished) {
 			t.Summary, t.Output = said, said+said

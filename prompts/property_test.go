@@ -46,11 +46,14 @@ func drawInput(t *rapid.T) prompts.Input {
 			Task: text(t, "task"), Goal: short(t, "goal"),
 			Constraints: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return short(t, "constraint") }), 0, 5).
 				Draw(t, "constraints"),
-			Facts: boulder.Facts{Given: []string{text(t, "given")}, Guesses: []string{text(t, "guess")}},
+			Facts: boulder.Facts{
+				Given: []string{text(t, "given")}, Guesses: []string{text(t, "guess")},
+				Questions: []boulder.Question{{ID: "q1", Question: text(t, "question"), Answer: text(t, "default")}},
+			},
 		},
 		SubTask: boulder.SubTask{
 			ID: "me", Subject: short(t, "subject"), Description: short(t, "content"), Gates: []string{short(t, "gate")},
-			NoWorse: []string{"npm  test"}, DoneWhen: []string{boulder.DoneDiagnostics},
+			Questions: []string{"q1"}, NoWorse: []string{"npm  test"}, DoneWhen: []string{boulder.DoneDiagnostics},
 			SuccessCriteria: []string{short(t, "criterion")}, Failures: []string{text(t, "failure"), text(t, "failure")},
 		},
 		NewFacts:     []string{text(t, "new fact"), text(t, "new fact")},

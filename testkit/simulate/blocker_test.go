@@ -43,12 +43,9 @@ func (sc *scenario) asksAt(at place) []ask {
 	return all
 }
 
-// blockers returns all that the disk has, in plan order. The caller holds mu.
-func (w *world) blockers() (all []boulder.Blocker) {
-	for _, t := range w.disk.SubTasks {
-		all = append(all, t.Blockers...)
-	}
-	return all
+// blockers returns all that the disk has, those of the plan first. The caller holds mu.
+func (w *world) blockers() []boulder.Blocker {
+	return boulder.Raised(w.disk.Boulder, w.disk.SubTasks)
 }
 
 // raise plays the agent's asks at a place that have no answer yet. The caller holds mu.
@@ -84,6 +81,8 @@ func (w *world) answerTo(b *boulder.Blocker) boulder.Order {
 	d := throw(w.sc.seed, "word", b.Question)
 	o := boulder.Order{Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID}
 	switch x := d.Float64(); {
+	case b.PlanQuestion != "":
+		o.Text = pick(d, "", b.ChosenOption, "answer to "+b.Question, "answer to "+b.Question)
 	case x < 0.2: // skipped
 	case x < 0.3:
 		o.Allowed = true
@@ -97,7 +96,7 @@ func (w *world) answerTo(b *boulder.Blocker) boulder.Order {
 func (w *world) waitsFor(b *boulder.Blocker) bool {
 	t := w.disk.SubTask(b.SubTaskID)
 	same := func(other boulder.Blocker) bool { return other.ID == b.ID }
-	return t.Parked && slices.ContainsFunc(t.AwaitedBy(t.Attempts), same)
+	return t != nil && t.Parked && slices.ContainsFunc(t.AwaitedBy(t.Attempts), same)
 }
 
 // tellRaised reports the agent's questions that are not recorded, as package blockers does.
@@ -276,14 +275,16 @@ func (w *world) answerBetween(dir string, number int, ended error) {
 func (w *world) checkRaised(raised boulder.Blocker) {
 	same := 0
 	for _, b := range w.blockers() {
-		if b.ID == raised.ID || b.Key != "" && b.Key == raised.Key {
+		if b.ID == raised.ID || b.Key != "" && b.Key == raised.Key || b.PlanQuestion != "" && b.PlanQuestion == raised.PlanQuestion {
 			same++
 		}
 	}
 	if same != 1 {
 		w.violate("each question is asked once", "%s, %q, is there %d times", raised.ID, raised.Question, same)
 	}
-	if raised.Key == "" {
+	if raised.PlanQuestion != "" {
+		w.seen["a default was taken"]++
+	} else if raised.Key == "" {
 		w.seen["the user was needed for: "+string(raised.Category)]++
 	}
 }
@@ -292,6 +293,23 @@ func (w *world) checkRaised(raised boulder.Blocker) {
 // got as the reply to its ask.
 func (w *world) checkAnswers(id string, after uint64, prompt string) {
 	t := w.disk.SubTask(id)
+	for _, q := range w.disk.Questions(t) {
+		about := "By default: " + q.Answer
+		if q.By == boulder.ByUser {
+			about = prompts.PlanAnswers([]boulder.Question{q})[0]
+		}
+		if after == 0 && !strings.Contains(prompt, about) {
+			w.violate("each answer reaches the next prompt", "%q is not in the brief of %s:\n%s", about, id, prompt)
+		}
+	}
+	for _, b := range w.disk.Boulder.Blockers {
+		rests := slices.Contains(t.Questions, b.PlanQuestion) && b.Status == boulder.BlockerAnswered && b.Answer != b.ChosenOption
+		if told := strings.Contains(prompt, "About "+b.ID+","); told != (rests && after > 0 && b.Seq > after) {
+			w.violate("each answer reaches the next prompt", "the answer to %s is in the prompt of %s: %v:\n%s", b.ID, id, told, prompt)
+		} else if told {
+			w.seen["a session at work was told of an answer to the plan"]++
+		}
+	}
 	for _, b := range t.Blockers {
 		if !b.Status.Settled() {
 			continue

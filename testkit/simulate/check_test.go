@@ -101,6 +101,9 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 			w.checkAnswers(b.SubTaskID, 0, b.Prompt)
 		}
 		w.checkStartsAnswered(b.AttemptRef)
+		if n := len(w.disk.Undecided()); n > 0 {
+			w.violate("a default that was taken is a blocker before work begins", "%v begins, and %d are none", b.AttemptRef, n)
+		}
 		w.checkForm(b)
 		if !p.stopped.IsZero() && time.Now().After(p.stopped) {
 			w.violate("a stop is heeded", "attempt %v starts after it", b.AttemptRef)

@@ -127,10 +127,11 @@ func (w *world) checkJudge(req boulder.JudgeRequest) {
 		return
 	}
 	var answers []string
+	answered := prompts.PlanAnswers(w.disk.Questions(o.SubTask))
 	for t := o.SubTask; t != nil; t = w.disk.SubTask(t.Replaces) {
 		answers = slices.Concat(prompts.Answers(t.SettledSince(0)), answers)
 	}
-	if notes := slices.Concat(w.disk.Boulder.NotesFor(ref.SubTaskID, 0), answers); !slices.Equal(notes, req.Notes) {
+	if notes := slices.Concat(w.disk.Boulder.NotesFor(ref.SubTaskID, 0), answered, answers); !slices.Equal(notes, req.Notes) {
 		w.violate("orders are carried out", "the judge of %v gets the notes %q, not %q", ref, req.Notes, notes)
 	}
 }

@@ -21,7 +21,13 @@ func drawEdit(d dice, of *boulder.State, lanes map[string]int) boulder.Order {
 		if t := of.SubTask(plan.SubTasks[i].ID); t != nil && t.Status.Terminal() {
 			i = d.IntN(len(plan.SubTasks)) // the edit of what is over is mostly refused
 		}
-		switch t := &plan.SubTasks[i]; d.IntN(9) {
+		switch t := &plan.SubTasks[i]; d.IntN(10) {
+		case 9:
+			for n := range plan.Facts.Questions {
+				q := &plan.Facts.Questions[n]
+				q.Answer, q.By = pick(d, q.Default, "edited"), ""
+				q.Fill()
+			}
 		case 0, 1:
 			t.Description = fmt.Sprintf("Do all of %s as of %d", t.ID, of.Boulder.Seq)
 		case 2, 3:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -75,7 +76,13 @@ func (p *process) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	}
 	plan := p.w.sc.plan.Clone()
 	plan.Task, plan.Constraints = req.Task, req.Constraints
+	if req.Known != nil {
+		plan.Facts.Questions = req.Known.Facts.Questions
+	}
 	err := p.alive(func() error {
+		if known := p.w.disk.Boulder.Prepared; known != nil && !reflect.DeepEqual(known.Known.Facts.Questions, plan.Facts.Questions) {
+			p.w.violate("each answer reaches the planner", "it plans with %+v after %+v", plan.Facts.Questions, known.Known.Facts.Questions)
+		}
 		if !p.w.sc.calm && p.number < maxDisturbed && d.is(p.w.sc.trouble) {
 			return pick(d, boulder.ErrTrouble, boulder.ErrFatal)
 		}
@@ -106,6 +113,9 @@ func (p *process) Prepare(ctx context.Context, req boulder.PlanRequest) (made bo
 		return made, u, err
 	}
 	err = p.alive(func() error {
+		if known := p.w.disk.Boulder.Prepared; known != nil {
+			p.w.violate("nothing is asked twice", "the planner prepares again after %+v", known)
+		}
 		if p.w.disk.Boulder.Look != nil {
 			p.w.violate("no look is paid twice", "the planner prepares again after %+v", p.w.disk.Boulder.Look)
 		}
@@ -116,6 +126,28 @@ func (p *process) Prepare(ctx context.Context, req boulder.PlanRequest) (made bo
 }
 
 var errLater = errors.New("not now")
+
+// ask plays the user who is asked what the planner asks, and leaves some of it open.
+func (p *process) ask(ctx context.Context, questions []boulder.Question) (answers []string, err error) {
+	d := throw(p.w.sc.seed, "questions of the planner", p.number)
+	if err := p.delay(ctx, laneApproval, d.span(time.Second, time.Hour), time.Second); err != nil {
+		return nil, err
+	}
+	err = p.alive(func() error {
+		if b := &p.w.disk.Boulder; !b.Asking() || !reflect.DeepEqual(b.Prepared.Known.Facts.Questions, questions) {
+			p.w.violate("intent before effect", "the user is asked %+v, and the disk has %+v", questions, b.Prepared)
+		}
+		p.w.seen["the user was asked before the split"]++
+		if d.is(0.2) && p.number < 3 {
+			return errLater
+		}
+		return nil
+	})
+	for range questions[:d.from(0, len(questions))] {
+		answers = append(answers, pick(d, "", "mine"))
+	}
+	return answers, err
+}
 
 // approve plays the user who is asked about the plan.
 func (p *process) approve(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {

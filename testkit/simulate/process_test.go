@@ -335,6 +335,9 @@ func (sc *scenario) request(p *process) orchestrator.Request {
 	if sc.isolated {
 		req.SlotBase, req.IntegrationGates = p.w.repo.base, []string{noMarkers}
 	}
+	if sc.atTerminal {
+		req.Ask = p.ask
+	}
 	if !sc.planned {
 		plan := sc.plan.Clone()
 		req.Plan = &plan
@@ -358,7 +361,10 @@ func (w *world) live(dir string) {
 			w.violate("a crash leaves a database that opens", "%v", err)
 			return
 		}
-		budgets.ApproveReplan, budgets.Approve = nil, nil
+		budgets.ApproveReplan, budgets.Approve, budgets.Ask = nil, nil, nil
+		if w.sc.atTerminal {
+			budgets.Ask = p.ask
+		}
 		if w.sc.asked {
 			budgets.ApproveReplan = p.approveReplan
 		}

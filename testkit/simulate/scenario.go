@@ -38,10 +38,12 @@ type scenario struct {
 	limits orchestrator.Limits
 	grace  time.Duration // of a polite stop
 
-	planned  bool   // a Planner makes the plan; otherwise the user supplies it
-	looks    bool   // after a look at the project
-	approval string // the user's answer to the plan: "" (not asked), yes, edit, no, later
-	asked    bool   // the user has to approve replans
+	planned bool // a Planner makes the plan; otherwise the user supplies it
+	looks   bool // after a look at the project
+	// atTerminal: the user is asked what the planner asks.
+	atTerminal bool
+	approval   string // the user's answer to the plan: "" (not asked), yes, edit, no, later
+	asked      bool   // the user has to approve replans
 
 	budget  *boulder.Budget
 	trouble float64 // probability that a turn meets an infrastructure error
@@ -77,6 +79,8 @@ func newScenario(seed uint64) scenario {
 	sc.limits.EvaluationsTotal = throw(seed, "total").from(2, 15)
 	sc.generation = pick(throw(seed, "generation"), 1, 2)
 	sc.isolated, sc.looks = throw(seed, "isolated").is(0.15), throw(seed, "looks").is(0.7)
+	sc.plan = withQuestions(sc.plan, throw(seed, "plan questions"))
+	sc.atTerminal = sc.class == anything && throw(seed, "at a terminal").is(0.5)
 	if sc.class == serial {
 		sc.asks = 0
 	}
@@ -112,6 +116,21 @@ func drawLimits(d dice, c class) orchestrator.Limits {
 		l.Replans, l.Troubles, l.Cooldowns = 0, 3, 1_000
 	}
 	return l
+}
+
+// withQuestions adds questions that are answered by default, or by the user, and says what rests on them.
+func withQuestions(p boulder.Plan, d dice) boulder.Plan {
+	for i := range pick(d, 0, 0, 1, 3) {
+		q := boulder.Question{ID: fmt.Sprint("q", i+1), Question: fmt.Sprintf("question %d of the plan", i+1), Default: "the default", Answer: pick(d, "", "", "mine")}
+		q.Fill()
+		p.Facts.Questions = append(p.Facts.Questions, q)
+		for n := range p.SubTasks {
+			if d.is(0.5) {
+				p.SubTasks[n].Questions = append(p.SubTasks[n].Questions, q.ID)
+			}
+		}
+	}
+	return p
 }
 
 func drawPlan(d dice, c class) boulder.Plan {

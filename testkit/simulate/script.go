@@ -116,13 +116,11 @@ func Answers(of *boulder.State) (orders []boulder.Order) {
 	if of == nil {
 		return nil
 	}
-	for _, t := range of.SubTasks {
-		for _, b := range t.Blockers {
-			if !b.Status.Settled() {
-				orders = append(orders, boulder.Order{
-					Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: "the answer to " + b.ID,
-				})
-			}
+	for _, b := range boulder.Raised(of.Boulder, of.SubTasks) {
+		if !b.Status.Settled() {
+			orders = append(orders, boulder.Order{
+				Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: "the answer to " + b.ID,
+			})
 		}
 	}
 	return orders

@@ -56,7 +56,7 @@ func (c *census) check(t *testing.T) {
 		"asked", "a question was left aside", "it went on around a question", "the user was needed for: other", "the user was needed for: merge", "a fast-forward", "a merge",
 		"a conflict; in files: true", "a conflict; in files: false", "a gate that needs an ignored file", "a flaky gate; it passed before: true", "a generated file made again", "half a slot",
 		"a crash between the event and the tip", "the tip was moved", "the last judged turn",
-		"answered twice", "order settle", "a waiting session got its answer", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
+		"a default was taken", "the user was asked before the split", "a session at work was told of an answer to the plan", "answered twice", "order settle", "a waiting session got its answer", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
 		"a look", "a look that was found by its tag", "a look that was resumed", "a void look", "an extension", "a request unchecked", "missing in the end", "end completed", "end partial", "end failed", "end cancelled",
 	} {
 		if c.counts[what] == 0 {
@@ -71,7 +71,7 @@ func (c *census) check(t *testing.T) {
 }
 
 var bodies = []boulder.Body{
-	boulder.Created{}, boulder.LookStarted{}, boulder.LookSession{}, boulder.Looked{}, boulder.Planned{}, boulder.Decomposed{}, boulder.StatusChanged{}, boulder.Resumed{},
+	boulder.Created{}, boulder.Prepared{}, boulder.LookStarted{}, boulder.LookSession{}, boulder.Looked{}, boulder.Planned{}, boulder.Decomposed{}, boulder.StatusChanged{}, boulder.Resumed{},
 	boulder.Starting{}, boulder.SubTaskStart{}, boulder.TurnSent{}, boulder.Nudged{}, boulder.SubTaskProgress{},
 	boulder.TurnEnded{}, boulder.GateRun{}, boulder.Judged{}, boulder.Continuation{}, boulder.Retry{}, boulder.Trouble{},
 	boulder.Cooled{}, boulder.ReplanStarted{}, boulder.PlanTrouble{}, boulder.ReplanProposed{}, boulder.RevisionAsked{}, boulder.RevisionRefused{}, boulder.Replanned{}, boulder.ReplanRefused{}, boulder.RequestChecked{},

@@ -68,9 +68,7 @@ func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	for _, guess := range plan.Facts.Guesses {
 		o.Field(1, "assumed", guess)
 	}
-	for _, q := range plan.Facts.Questions {
-		o.Field(1, "question", q.ID+": "+text.OneLine(q.Question)+" "+AnswerTo(q))
-	}
+	Questions(o, plan)
 	o.Field(1, "model", plan.Model)
 	switch {
 	case plan.Origin() == boulder.OriginDirect && plan.Reason != "":
@@ -103,6 +101,13 @@ func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	}
 	o.Say()
 	o.Field(0, "order", order)
+}
+
+// Questions prints what the planner asked, and the answers that count.
+func Questions(o page.Out, plan *boulder.Plan) {
+	for _, q := range plan.Facts.Questions {
+		o.Field(1, "question", q.ID+": "+text.OneLine(q.Question)+" "+AnswerTo(q))
+	}
 }
 
 // AnswerTo says what a question of the planner is answered with, and by whom.

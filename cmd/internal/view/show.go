@@ -94,6 +94,7 @@ func (s *Show) Print(o page.Out) {
 		for _, c := range r.Plan.Constraints {
 			o.Field(1, "constraint", c)
 		}
+		Questions(o, &r.Plan)
 	}
 	for _, t := range s.SubTasks {
 		o.Say()

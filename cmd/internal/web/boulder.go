@@ -49,6 +49,9 @@ func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id
 		drawn = view.GraphOfPlan(&r.Revision.Plan, "").SVG(func(string) string { return "" })
 	}
 	p.add("graph", "What comes after what", s.html("graph", template.HTML(drawn)))
+	if r.Revision != nil && len(r.Revision.Plan.Facts.Questions) > 0 && !waits { // else the approval shows them
+		p.add("asked", "Asked before the split", printed(func(o page.Out) { view.Questions(o, &r.Revision.Plan) }))
+	}
 	if !p.Frozen && !waits {
 		p.add("tasks", "Sub-tasks", s.html("tasks", data))
 	}

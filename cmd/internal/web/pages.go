@@ -202,7 +202,7 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Awaited })
 	p.add("stand", "Stands still", s.html("items", map[string]any{"Items": stand, "More": more, "Now": now, "Stand": true, "Held": there.Holder != nil}))
 	if waits.Choices() != "" {
-		p.add("choices", "Chosen by agents", "<p>An answer still reaches them.</p>")
+		p.add("choices", "Chosen without you", "<p>You can still decide otherwise.</p>")
 	}
 	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
 	p.add("at-work", "At work", s.html("items", map[string]any{"Items": atWork, "Now": now}))

@@ -29,7 +29,7 @@ func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	blocked(t, dir)
 	b := enter(t, site(t, dir, ""))
-	says(t, b.get("/"), "1 hard blocker waits for an answer", "1 choice and 1 refused permission can still be changed", `action="/blockers/B1@`+sample.ID, `value="allow"`, "Chosen by agents",
+	says(t, b.get("/"), "1 hard blocker waits for an answer", "1 choice and 1 refused permission can still be changed", `action="/blockers/B1@`+sample.ID, `value="allow"`, "Chosen without you",
 		"manager resume 01k3middle", "NOT Nothing waits for you")
 	says(t, b.get("/boulders"), "01k3middle", sample.ID, "NOT No boulder is like that")
 	says(t, b.get("/boulders?q=nothing"), "No boulder is like that")
@@ -147,4 +147,35 @@ func TestFrozen(t *testing.T) {
 	}
 	says(t, b.get("/b/01k3middle/report.html"), "--- FAIL: TestToggle", "judged not complete", "not complete after 5 turns")
 	says(t, b.get("/b/"+sample.ID+"/report.html"), "Which key signs the theme", "Waiting for an answer")
+}
+
+// TestQuestionsOfAPlan: what the planner asked is on the page of a boulder; what was answered by default can be answered there,
+// and the page says what has to be done again.
+func TestQuestionsOfAPlan(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, lang := sample.New(t, "01k3asked"), boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
+	plan := sample.Plan()
+	plan.Facts.Questions = []boulder.Question{
+		{ID: "q1", Question: "Which language? " + hostile, Default: "German", Answer: "German", By: boulder.ByDefault},
+		{ID: "q2", Question: "Who reads it?", Default: "all", Answer: "some", By: boulder.ByUser},
+	}
+	plan.SubTasks[5].Questions = []string{"q1"}
+	rev := boulder.PlanRevision{Number: 1, Plan: plan, Hash: plan.Hash(), Origin: boulder.OriginModel, AdoptedAt: s.Now}
+	s.Apply(boulder.Planned{Revision: 1, Plan: rev})
+	s.Apply(boulder.Decomposed{Revision: 1, Plan: rev})
+	s.Apply(boulder.BlockerRaised{Blocker: boulder.Blocker{
+		ID: "B1", PlanQuestion: "q1", Category: boulder.BlockerQuestion, Question: plan.Facts.Questions[0].Question, ChosenOption: "German",
+		Status: boulder.BlockerPending, CreatedAt: s.Now,
+	}})
+	s.Start(lang)
+	s.End(lang, 1, nil, boulder.Verdict{Completed: true, Summary: "In German."})
+	s.Apply(boulder.SubTaskDone{AttemptRef: lang, Completed: true, Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted})
+	storeIn(t, dir, s)
+	b := enter(t, site(t, dir, ""))
+	says(t, b.get("/b/01k3asked"), "Asked before the split", "q2: Who reads it? some (your answer)", "German (the default: nobody was asked)",
+		`action="/blockers/B1@01k3asked"`, "NOT <script>alert")
+	w := b.do("POST", "/blockers/B1@01k3asked", url.Values{"do": {"answer"}, "answer": {"French"}})
+	says(t, b.get(w.Header().Get("Location")), "do it again with: manager redo lang -b 01k3asked")
+	says(t, b.get("/b/01k3asked"), "French (your answer)", `NOT action="/blockers/B1`)
 }
