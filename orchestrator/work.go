@@ -159,7 +159,8 @@ func (r *run) launchFor(
 	})
 }
 
-// startTurn runs the newest turn of an attempt, if it has a slot.
+// startTurn runs the newest turn of an attempt, if it has a slot. What holds it up is work and slots of this process, which no
+// record has: so it is decided here, and not in package schedule.
 func (r *run) startTurn(o *boulder.Open) {
 	ref := o.Attempt.AttemptRef
 	if slices.ContainsFunc(r.underWay(), r.attemptOver) {
