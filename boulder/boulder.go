@@ -117,6 +117,9 @@ type Settings struct {
 	Review      bool     `json:"review,omitempty"`     // a look reads the changes before the request is checked
 	ReviewModel string   `json:"review_model,omitempty"`
 
+	// StartAt is when work may begin; zero: at once. Until then nothing is asked or sent, and no time is counted.
+	StartAt time.Time `json:"start_at,omitzero"`
+
 	AskPlan    bool      `json:"ask_plan,omitempty"`    // ask the user before the plan is adopted; not for a fork's plan
 	AskReplans bool      `json:"ask_replans,omitempty"` // ask the user before a replan is adopted
 	Isolation  Isolation `json:"isolation,omitempty"`   // as requested; see [Boulder.Isolated] for the outcome
@@ -162,14 +165,25 @@ func (b *Boulder) Asking() bool {
 	return b.Status == Planning && b.Prepared != nil && !b.Prepared.Asked
 }
 
-// WorkedBy returns [Boulder.Worked] including the time since ClockAt if the boulder is at work.
+// Waits reports whether the boulder may not begin yet.
+func (b *Boulder) Waits(now time.Time) bool { return now.Before(b.StartAt) && !b.Status.Terminal() }
+
+// CountedTo is the time up to which [Boulder.Worked] has the work.
+func (b *Boulder) CountedTo() time.Time {
+	if b.ClockAt.Before(b.StartAt) {
+		return b.StartAt
+	}
+	return b.ClockAt
+}
+
+// WorkedBy returns [Boulder.Worked] including the time since [Boulder.CountedTo] if the boulder is at work.
 func (b *Boulder) WorkedBy(now time.Time) time.Duration {
 	switch b.Status {
 	case Planning, Running, Synthesizing:
 		if b.Asking() {
 			return b.Worked
 		}
-		return b.Worked + max(0, now.Sub(b.ClockAt))
+		return b.Worked + max(0, now.Sub(b.CountedTo()))
 	}
 	return b.Worked
 }

@@ -59,7 +59,7 @@ func (r *run) halting() bool { return !r.grace.IsZero() || r.ended != nil }
 
 func (r *run) pause() error {
 	err := cmp.Or(r.ended, ErrStopped)
-	if r.state.Boulder.Status == boulder.Paused {
+	if r.state.Boulder.Status == boulder.Paused || r.state.Boulder.Waits(r.now) && errors.Is(err, ErrStopped) {
 		return err
 	}
 	notStored := r.apply(boulder.StatusChanged{

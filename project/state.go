@@ -282,8 +282,8 @@ func (s *State) Serve(
 	sv := &service{State: s, Steerer: s.run, ctx: ctx, follow: follow, rest: make(chan struct{}, 1)}
 	defer sv.close()
 	all, err := s.DB.Listing(ctx)
-	for _, b := range all { // those that a crashed process left running
-		if b.Status == boulder.Running || b.Status == boulder.Synthesizing {
+	for _, b := range all { // those that a crashed process left running, or any process left waiting for their start
+		if b.Status == boulder.Running || b.Status == boulder.Synthesizing || b.Status == boulder.Planning && !b.StartAt.IsZero() {
 			if _, resumeErr := sv.Submit(ctx, Request{Resume: b.BoulderID}); resumeErr != nil {
 				err = errors.Join(err, fmt.Errorf("resume %s: %w", b.BoulderID, resumeErr))
 			}

@@ -25,6 +25,7 @@ type Item struct {
 	Usage      boulder.Usage  `json:"usage"`
 	CreatedAt  time.Time      `json:"created_at"`
 	UpdatedAt  time.Time      `json:"updated_at"`
+	StartAt    time.Time      `json:"start_at,omitzero"` // when it may begin
 	ArchivedAt time.Time      `json:"archived_at,omitzero"`
 	Asks       bool           `json:"asks,omitempty"`   // a plan or a replan awaits approval
 	Raised     int            `json:"raised,omitempty"` // blockers so far
@@ -35,7 +36,7 @@ const maxListed = 1000 // characters of a request; a terminal line shows fewer
 func itemOf(b *boulder.Boulder) Item {
 	return Item{
 		BoulderID: b.ID, Task: text.Cut(b.Task, maxListed), Status: b.Status, Reason: b.Reason, Tally: b.Tally,
-		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt, Asks: b.Asks(),
+		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, StartAt: b.StartAt, ArchivedAt: b.ArchivedAt, Asks: b.Asks(),
 		Raised: b.BlockersRaised,
 	}
 }

@@ -65,6 +65,9 @@ func (w *world) checkWorks(p *process) {
 }
 
 func (w *world) checkStopped(p *process) {
+	if now := p.now(); w.disk.Boulder.Waits(now) {
+		w.violate("nothing begins before its time", "work begins at %s, and may at %s", now, w.disk.Boulder.StartAt)
+	}
 	if !p.stopped.IsZero() && time.Now().After(p.stopped) {
 		w.violate("a stop is heeded", "work begins %s after it", time.Since(p.stopped))
 	}

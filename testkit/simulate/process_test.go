@@ -329,6 +329,9 @@ func (sc *scenario) request(p *process) orchestrator.Request {
 			Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: ledger, AskReplans: sc.asked,
 		},
 	}
+	if sc.startsIn > 0 {
+		req.StartAt = p.w.epoch.Add(sc.startsIn)
+	}
 	if sc.asked {
 		req.ApproveReplan = p.approveReplan
 	}

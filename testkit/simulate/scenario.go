@@ -44,6 +44,7 @@ type scenario struct {
 	atTerminal bool
 	approval   string // the user's answer to the plan: "" (not asked), yes, edit, no, later
 	asked      bool   // the user has to approve replans
+	startsIn   time.Duration
 
 	budget  *boulder.Budget
 	trouble float64 // probability that a turn meets an infrastructure error
@@ -81,6 +82,7 @@ func newScenario(seed uint64) scenario {
 	sc.isolated, sc.looks = throw(seed, "isolated").is(0.15), throw(seed, "looks").is(0.7)
 	sc.plan = withQuestions(sc.plan, throw(seed, "plan questions"))
 	sc.atTerminal = sc.class == anything && throw(seed, "at a terminal").is(0.5)
+	sc.startsIn = pick(throw(seed, "start"), 0, 0, 0, 0, time.Hour+540_013)
 	if sc.class == serial {
 		sc.asks = 0
 	}

@@ -257,7 +257,7 @@ func (a *app) runList(ctx context.Context, archived bool, statuses []string, mos
 	there.Close() // before printing: a pager must not keep a run from starting
 	var shown []view.ListItem
 	for i := range all {
-		item := view.NewListItem(&all[i], there.Holder)
+		item := view.NewListItem(&all[i], there.Holder, time.Now())
 		if all[i].ArchivedAt.IsZero() != archived && (len(statuses) == 0 || slices.Contains(statuses, item.Shown())) {
 			shown = append(shown, item)
 		}

@@ -30,6 +30,7 @@ type runOptions struct {
 	edit, allowStale, onClean bool
 	isolation                 boulder.Isolation
 	engine                    string
+	at                        string // when a detached run begins
 }
 
 func (a *app) newRunCmd() *cobra.Command {
@@ -66,6 +67,7 @@ a gate is red · 4 stopped, waiting for the user: a question, a budget, a new pl
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
 	oneOf(cmd, &o.engine, "engine", "",
 		"`ENGINE` that runs it instead of this process, on a server that the project's gateway reaches; see docs/temporal.md", "temporal")
+	cmd.Flags().StringVar(&o.at, "at", "", "with --detach: begin at `TIME`, as 01:00, in 90m, or at the reset that a provider last named")
 	return cmd
 }
 
@@ -80,6 +82,11 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	path, err := o.read(ctx, a, args, &req)
 	if err != nil {
 		return err
+	}
+	if o.at != "" {
+		if req.StartAt, err = a.startAt(ctx, o.at, &req); err != nil {
+			return err
+		}
 	}
 	done := a.project.Criteria(o.doneWhen)
 	ask := &approver{app: a, edit: o.edit, done: done, most: a.project.Budget(a.budget.run)}
@@ -224,7 +231,7 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		case err != nil:
 			return err
 		case a.detach:
-			return a.detached(id, pid)
+			return a.detached(id, pid, req.StartAt)
 		}
 		a.note("Boulder %s runs on %s.", id, req.Engine)
 		return a.landAtEnd(ctx, id, a.runAttach(ctx, id))
@@ -485,7 +492,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 		case detail.Boulder.Status == boulder.Paused:
 			return stoppedError(detail, there.Holder)
 		case last:
-			return a.detached(id, there.Holder.PID)
+			return a.detached(id, there.Holder.PID, time.Time{})
 		}
 	}
 	return context.Cause(ctx)

@@ -141,12 +141,16 @@ const (
 	serverLog   = "serve.log"           // output of the background server, in the state directory
 )
 
-func (a *app) detached(id string, pid int) error {
+func (a *app) detached(id string, pid int, startAt time.Time) error {
 	if a.json {
-		return a.printJSON(view.Detached{Type: "detached", BoulderID: id, PID: pid})
+		return a.printJSON(view.Detached{Type: "detached", BoulderID: id, PID: pid, StartAt: startAt})
 	}
-	fmt.Fprintf(a.Stdout, "Boulder %[1]s runs in the background (process %[2]d).\nLook: manager status %[1]s"+
-		" · follow: manager logs -f %[1]s · wait: manager wait %[1]s · end: manager cancel -b %[1]s\n", id, pid)
+	runs := "runs"
+	if now := time.Now(); now.Before(startAt) {
+		runs = view.Starts(startAt, now)
+	}
+	fmt.Fprintf(a.Stdout, "Boulder %[1]s %[3]s in the background (process %[2]d).\nLook: manager status %[1]s"+
+		" · follow: manager logs -f %[1]s · wait: manager wait %[1]s · end: manager cancel -b %[1]s\n", id, pid, runs)
 	return nil
 }
 

@@ -131,7 +131,7 @@ func (s *server) list(ctx context.Context, _ struct{}) (items []any, err error) 
 	defer there.Close()
 	all, err := there.Listing(ctx)
 	for i := range all {
-		if item := view.NewListItem(&all[i], there.Holder); item.ArchivedAt.IsZero() && len(items) < maxList {
+		if item := view.NewListItem(&all[i], there.Holder, time.Now()); item.ArchivedAt.IsZero() && len(items) < maxList {
 			items = append(items, item)
 		}
 	}

@@ -205,7 +205,7 @@ func (m *model) readState(ctx context.Context, r, before *reading) error {
 	all, err := there.Listing(ctx)
 	known := false
 	for i := range all {
-		if item := view.NewListItem(&all[i], there.Holder); item.ArchivedAt.IsZero() {
+		if item := view.NewListItem(&all[i], there.Holder, time.Now()); item.ArchivedAt.IsZero() {
 			r.items, known = append(r.items, item), known || item.BoulderID == r.boulder
 		}
 	}

@@ -40,6 +40,7 @@ type Status struct {
 	Answer      string                `json:"answer,omitempty"` // of a boulder that is over
 	Summary     string                `json:"summary,omitempty"`
 	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that the user can still answer
+	StartAt     time.Time             `json:"start_at,omitzero"`         // when it may begin
 	CreatedAt   time.Time             `json:"created_at"`
 	UpdatedAt   time.Time             `json:"updated_at"`
 	AtEvent     uint64                `json:"at_event,omitempty"` // the status is as of this event of the log
@@ -58,7 +59,7 @@ func NewStatus(r *project.Reading) *Status {
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.LeftSessions,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, LedgerModel: b.LedgerModel,
 		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Answer: b.Answer, Summary: b.Summary,
-		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,
+		StartAt: b.StartAt, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,
 		copied: b.Engine != "" && r.Holder == nil, written: b.Written(),
 	}
 	if r.Holder.Has(b.ID) {
@@ -86,9 +87,10 @@ const widestLabel = 20
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
 	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
-	shown := Words(shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied))
+	waits := s.now.Before(s.StartAt)
+	shown := Words(shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied, waits))
 	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), shown), done,
-		o.Dim(Usage(s.Usage)), o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
+		o.Dim(Usage(s.Usage)), o.Dim(started(s.CreatedAt, s.StartAt, s.now))))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
 	if s.written != "" && s.AtEvent == 0 {
 		o.Text(0, s.written)
@@ -121,6 +123,8 @@ func (s *Status) Print(o page.Out) {
 		o.Say(o.Yellow(o.Plain(Stated("paused", s.Reason))))
 		o.Say(resume)
 	case s.RunBy != nil, s.AtEvent > 0:
+	case waits && !s.Status.Terminal():
+		o.Say("No process is there to start it. Begin one with: ", o.Code("manager serve"))
 	case s.Status == boulder.AwaitingApproval:
 		o.Say("The plan waits for approval. ", resume)
 	case s.Resumable && s.copied:
@@ -169,21 +173,29 @@ type ListItem struct {
 	Running   bool `json:"running"`   // a process runs it
 	Completed int  `json:"completed"` // sub-tasks
 	Total     int  `json:"total"`     // sub-tasks, without superseded ones
+
+	waits bool // it may not begin yet
 }
 
 // NewListItem makes the list item of a boulder. holder is nil if no process holds the state.
-func NewListItem(b *store.Item, holder *project.Holder) ListItem {
+func NewListItem(b *store.Item, holder *project.Holder, now time.Time) ListItem {
 	runs := holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status})
-	return ListItem{Type: "boulder", Item: *b, Running: runs, Completed: b.Tally.Completed, Total: b.Tally.Planned}
+	return ListItem{Type: "boulder", Item: *b, Running: runs, Completed: b.Tally.Completed, Total: b.Tally.Planned, waits: now.Before(b.StartAt)}
 }
 
 // interrupted is shown for a boulder that should be at work, without a process.
 const interrupted = "interrupted"
 
-func shownAs(s boulder.Status, runs bool) string {
+// scheduled is shown for a boulder that may not begin yet.
+const scheduled = "scheduled"
+
+func shownAs(s boulder.Status, runs, waits bool) string {
 	switch s {
 	case boulder.Planning, boulder.Running, boulder.Synthesizing:
-		if !runs {
+		switch {
+		case waits:
+			return scheduled
+		case !runs:
 			return interrupted
 		}
 	}
@@ -192,13 +204,29 @@ func shownAs(s boulder.Status, runs bool) string {
 
 // ListStatuses are the statuses that [ListItem.Shown] returns.
 var ListStatuses = []string{
-	string(boulder.Planning), string(boulder.AwaitingApproval), string(boulder.Running), interrupted, string(boulder.Paused),
+	string(boulder.Planning), scheduled, string(boulder.AwaitingApproval), string(boulder.Running), interrupted, string(boulder.Paused),
 	string(boulder.Synthesizing), string(boulder.Completed), string(boulder.Partial), string(boulder.Failed), string(boulder.Cancelled),
 }
 
 // Shown returns the status that a list shows.
 func (b *ListItem) Shown() string {
-	return shownAs(b.Status, b.Running)
+	return shownAs(b.Status, b.Running, b.waits)
+}
+
+// started says when a boulder began, or may begin.
+func started(created, startAt, now time.Time) string {
+	if now.Before(startAt) {
+		return Starts(startAt, now)
+	}
+	if created.Before(startAt) {
+		created = startAt
+	}
+	return "started " + text.Elapsed(now.Sub(created)) + " ago"
+}
+
+// Starts says when a boulder may begin.
+func Starts(at, now time.Time) string {
+	return "starts at " + text.Until(at, now) + at.Local().Format(" MST") + " (in " + text.Elapsed(at.Sub(now).Round(time.Second)) + ")"
 }
 
 // List writes a header and one line per boulder.
@@ -207,7 +235,7 @@ func List(o page.Out, items []ListItem, now time.Time) {
 	for _, b := range items {
 		rows = append(rows, []string{
 			o.Dim(map[bool]string{true: "* ", false: "  "}[b.Active] + b.BoulderID), b.Shown(),
-			fmt.Sprintf("%d/%d", b.Completed, b.Total), text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
+			fmt.Sprintf("%d/%d", b.Completed, b.Total), strings.TrimPrefix(started(b.CreatedAt, b.StartAt, now), "started "), text.Clip(b.Task, page.Widest),
 		})
 	}
 	printTable(o, []column{{}, {}, {right: true}, {right: true}, {flexible: true}}, rows)

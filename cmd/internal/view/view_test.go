@@ -258,10 +258,10 @@ func TestListedWithoutProcess(t *testing.T) {
 		boulder.AwaitingApproval: "awaiting_approval", boulder.Paused: "paused", boulder.Completed: "completed",
 	} {
 		item := &store.Item{BoulderID: "b", Status: status}
-		if got := NewListItem(item, nil); got.Shown() != want {
+		if got := NewListItem(item, nil, time.Now()); got.Shown() != want {
 			t.Errorf("%s without a process: %s", status, got.Shown())
 		}
-		if got := NewListItem(item, &project.Holder{Running: []string{"b"}}); got.Shown() != string(status) {
+		if got := NewListItem(item, &project.Holder{Running: []string{"b"}}, time.Now()); got.Shown() != string(status) {
 			t.Errorf("%s at work: %s", status, got.Shown())
 		}
 	}

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"time"
+
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/project"
 )
@@ -10,6 +12,8 @@ type Detached struct {
 	Type      string `json:"type"` // detached
 	BoulderID string `json:"boulder_id"`
 	PID       int    `json:"pid"` // of the process that runs it
+
+	StartAt time.Time `json:"start_at,omitzero"`
 }
 
 // Wait is what `manager wait --json` prints at its end: one object.

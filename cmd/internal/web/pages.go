@@ -176,7 +176,7 @@ func (s *Site) needs(r *http.Request) (*Page, error) {
 	var stand, atWork []view.ListItem
 	var asking []boulder.Snapshot
 	for i := range items {
-		switch item := view.NewListItem(&items[i], there.Holder); {
+		switch item := view.NewListItem(&items[i], there.Holder, time.Now()); {
 		case !item.ArchivedAt.IsZero() || item.Status.Terminal():
 		case item.Asks && len(asking) < listed:
 			d, getErr := there.Get(ctx, item.BoulderID)
@@ -233,7 +233,7 @@ func (s *Site) list(r *http.Request) (*Page, error) {
 	var shown []view.ListItem
 	more := ""
 	for i := range items {
-		item := view.NewListItem(&items[i], there.Holder)
+		item := view.NewListItem(&items[i], there.Holder, time.Now())
 		switch {
 		case item.ArchivedAt.IsZero() == archived, from != "" && item.BoulderID > from:
 		case status != "" && item.Shown() != status:

@@ -50,11 +50,11 @@ func newBudget(s *boulder.State, l Limits, now time.Time) *budget {
 	}
 	b.check()
 	if limit.Time > 0 && b.exceeded == "" {
-		b.timeOut = s.Boulder.ClockAt.Add(time.Duration(limit.Time) - s.Boulder.Worked)
+		b.timeOut = s.Boulder.CountedTo().Add(time.Duration(limit.Time) - s.Boulder.Worked)
 		if l.Warn > 0 && !slices.Contains(s.Boulder.Warned, boulder.BudgetWarning{Dimension: "time"}.Key()) {
 			// A little later, so that rounding does not cause early wake-ups again and again.
 			most := time.Duration(l.Warn*float64(limit.Time)) + time.Millisecond
-			b.timeWarn = s.Boulder.ClockAt.Add(most - s.Boulder.Worked)
+			b.timeWarn = s.Boulder.CountedTo().Add(most - s.Boulder.Worked)
 		}
 	}
 	return b

@@ -23,6 +23,9 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 	if !planning && s.Boulder.Status != boulder.Running {
 		return nil
 	}
+	if s.Boulder.Waits(now) {
+		return []Action{Wake{At: s.Boulder.StartAt}}
+	}
 	c := newComputing(s, l, now)
 	if cooled := c.coolDowns(others); len(cooled) > 0 {
 		return cooled

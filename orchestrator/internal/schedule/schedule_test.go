@@ -470,6 +470,25 @@ func TestWake(t *testing.T) {
 	}
 }
 
+// TestStartAt: before its time a boulder only waits, in any status, and its time budget does not run.
+func TestStartAt(t *testing.T) {
+	t.Parallel()
+	at := epoch.Add(time.Hour)
+	s := begun(t, boulder.Spec{ID: "a"})
+	s.Boulder.StartAt, s.Boulder.Budget = at, &boulder.Budget{Time: boulder.Duration(time.Minute)}
+	for _, status := range []boulder.Status{boulder.Running, boulder.Planning} {
+		s.Boulder.Status = status
+		if got := Compute(s, DefaultLimits(), at.Add(-1)); len(got) != 1 || got[0] != (Wake{At: at}) {
+			t.Errorf("%s, before: %v", status, got)
+		}
+	}
+	s.Boulder.Status = boulder.Running
+	got := Compute(s, DefaultLimits(), at)
+	if want := (Wake{At: at.Add(48*time.Second + time.Millisecond)}); len(got) != 2 || got[1] != want {
+		t.Errorf("then: %v", got)
+	}
+}
+
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	s := begun(t, []boulder.Spec{

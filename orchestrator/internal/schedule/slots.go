@@ -315,6 +315,9 @@ type WaitingAttempt struct {
 
 // Waiting lists the attempts that wait for a slot. others are the boulders that hold slots of the shared limits, by id.
 func Waiting(s *boulder.State, l Limits, now time.Time, others map[string]Share) (waits []WaitingAttempt) {
+	if s.Boulder.Waits(now) {
+		return nil // the boulder itself waits
+	}
 	live, queues, own, all := s.Live(), s.Queues(), slotsOf(s, l, now), slotsOf(s, l, now, slices.Collect(maps.Values(others))...)
 	for _, m := range slices.Sorted(maps.Keys(queues)) {
 		reason, until := own.whyFull(m), s.Boulder.Cooldowns[m].Until
