@@ -112,6 +112,8 @@ func (s *State) questionRaised(e *Event, b BlockerRaised) error {
 		return fmt.Errorf("blocker %q of no sub-task has no id or no question, is %q, or work waits for it", raised.ID, raised.Status)
 	case s.Boulder.Status != Running:
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
+	case slices.ContainsFunc(s.Boulder.Blockers, func(b Blocker) bool { return b.ID == raised.ID }):
+		return fmt.Errorf("blocker %s is known", raised.ID)
 	case !slices.ContainsFunc(s.Undecided(), func(q Question) bool { return q.ID == raised.PlanQuestion }):
 		return fmt.Errorf("the question %q is not in the plan, answered, or a blocker", raised.PlanQuestion)
 	}
