@@ -103,7 +103,7 @@ func (p *Project) ReadReport(ctx context.Context, there *Access, d boulder.Snaps
 func (p *Project) Report(r *Reading) *report.Report {
 	in := report.Input{
 		Boulder: r.Boulder, SubTasks: r.SubTasks, Attempts: r.Attempts, Turns: map[string]boulder.Turn{},
-		Running: r.Running(), Away: r.Boulder.Engine != "" && r.Holder == nil, Now: r.Now.Round(0),
+		Events: r.Events, Running: r.Running(), Away: r.Boulder.Engine != "" && r.Holder == nil, Now: r.Now.Round(0),
 	}
 	for _, turn := range boulder.Turns(r.Events, "") { // keeps the newest turn with evidence or verdict
 		if turn.Evidence != nil || turn.Verdict != nil {

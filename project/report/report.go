@@ -21,6 +21,7 @@ type Input struct {
 	SubTasks []*boulder.SubTask // in plan order
 	Attempts []*boulder.Attempt
 	Turns    map[string]boulder.Turn // by sub-task: the newest turn with evidence or a verdict
+	Events   []boulder.Event         // of its log, of which the report has what was decided for the user
 	Running  bool                    // a process runs it
 	Away     bool                    // another engine runs it and cannot be reached: this is an older copy
 	Now      time.Time
@@ -60,6 +61,7 @@ type Report struct {
 
 	Limited  []Limit    `json:"limited,omitempty"`
 	Next     []NextStep `json:"next"`              // what to do now, in this order
+	Decided  []Decision `json:"decided,omitempty"` // for the user, in order of time; [Report.Chosen] has what agents decided
 	Blockers []Blocker  `json:"blockers"`          // sorted by [SortBlockers]
 	SubTasks []SubTask  `json:"sub_tasks"`         // in plan order, without superseded ones
 	Files    []string   `json:"files"`             // that sub-tasks changed, relative to the project, sorted
@@ -90,6 +92,39 @@ type Limit struct {
 	Model     string    `json:"model"`
 	SubTaskID string    `json:"sub_task_id"`
 	Until     time.Time `json:"until"`
+}
+
+// Decision is what was decided for the user, who was not asked.
+type Decision struct {
+	Kind   string    `json:"kind"` // type of the event: replan
+	Time   time.Time `json:"time"`
+	What   string    `json:"what"`
+	Reason string    `json:"reason"`
+}
+
+// decisions returns what was decided for the user.
+func decisions(in *Input) (all []Decision) {
+	for _, e := range in.Events {
+		b, replanned := e.Body.(boulder.Replanned)
+		if !replanned || in.Boulder.AskReplans {
+			continue
+		}
+		what := fmt.Sprintf("replan %d", b.Number)
+		if len(b.Missing) > 0 {
+			what = fmt.Sprintf("extension %d", b.Number)
+		}
+		for _, added := range b.Added {
+			what += ", + " + added.ID
+		}
+		for _, c := range b.Changed {
+			what += ", ~ " + c.From + " → " + c.To.ID
+		}
+		for _, id := range b.Removed {
+			what += ", − " + id
+		}
+		all = append(all, Decision{Kind: boulder.TypeOf(b), Time: e.Time, What: what, Reason: b.Reason})
+	}
+	return all
 }
 
 // Results are the outcome of an isolated boulder: the tree that will land or has landed, and the gates passed on it.
@@ -173,6 +208,7 @@ func New(in Input) *Report {
 	r.Files = slices.Compact(r.Files)
 	r.Blockers = Blockers(b, in.SubTasks, in.Now)
 	r.Results = resultsOf(&in)
+	r.Decided = decisions(&in)
 	r.Next = r.next()
 	return r
 }
@@ -276,15 +312,18 @@ func (r *Report) Counts() string {
 		text.Some(t.Skipped, "skipped"), text.Some(t.InProgress, "in progress"), text.Some(pending, "pending"))
 }
 
-// Choices counts, in words, what agents chose and were refused where they could not ask; empty if there is nothing.
+// Chosen returns what agents chose and were refused where they could not ask, as blockers that the user has not settled.
+func (r *Report) Chosen() []Blocker {
+	return slices.DeleteFunc(slices.Clone(r.Blockers), func(b Blocker) bool { return b.Hard || b.Awaited || b.Status.Settled() })
+}
+
+// Choices counts [Report.Chosen] in words; empty if there is nothing.
 func (r *Report) Choices() string {
 	choices, refused := 0, 0
-	for i := range r.Blockers {
-		switch b := &r.Blockers[i]; {
-		case b.Hard, b.Awaited, b.Status.Settled():
-		case b.AsksPermission():
+	for _, b := range r.Chosen() {
+		if b.AsksPermission() {
 			refused++
-		default:
+		} else {
 			choices++
 		}
 	}

@@ -47,7 +47,18 @@ func PrintReport(o page.Out, r *report.Report) {
 	}
 	awaited := r.Awaited()
 	printReported(o, r, "Waiting for an answer", awaited, len(awaited))
-	printReported(o, r, "Questions and choices", r.Blockers[len(awaited):], choicesShown)
+	chosen := r.Chosen()
+	if len(r.Decided)+len(chosen) > 0 {
+		o.Heading("Decided for you")
+	}
+	for _, d := range r.Decided {
+		o.Item(1, o.Mark("↻"), " ", o.Plain(text.Clip(d.What, saidShown)), text.Prefixed(": ", o.Plain(text.Clip(d.Reason, saidShown))))
+	}
+	printReported(o, r, "", chosen, choicesShown)
+	rest := slices.DeleteFunc(slices.Clone(r.Blockers[len(awaited):]), func(b report.Blocker) bool {
+		return slices.ContainsFunc(chosen, func(c report.Blocker) bool { return c.ID == b.ID })
+	})
+	printReported(o, r, "Questions and answers", rest, choicesShown)
 	printRequest(o, r)
 	const undone, open, done = "Not done, and why", "Not done yet", "Done, and how it was verified"
 	parts := map[boulder.SubTaskStatus]string{
@@ -127,9 +138,9 @@ func Landed(l boulder.Landed) string {
 	return "dropped; kept for 30 days as commit " + l.Commit
 }
 
-// printReported lists blockers of a report.
+// printReported lists blockers of a report, without a heading if that is empty.
 func printReported(o page.Out, r *report.Report, heading string, all []report.Blocker, most int) {
-	if len(all) > 0 {
+	if heading != "" && len(all) > 0 {
 		o.Heading(heading)
 	}
 	for _, b := range all[:min(len(all), most)] {

@@ -34,6 +34,11 @@ func Night(say func(string) string) report.Input {
 		Attempts: []*boulder.Attempt{{
 			AttemptRef: boulder.AttemptRef{SubTaskID: "asks", Attempt: 2}, Seen: boulder.Usage{Input: 100, Cost: 0.01},
 		}},
+		Events: []boulder.Event{{Time: night.Add(time.Hour), Body: boulder.Replanned{
+			Number: 1, Reason: say("the file was not there"), Revision: 2,
+			Added: []boulder.PlannedIn{{ID: "saved"}}, Removed: []string{"gone"},
+			Changed: []boulder.Change{{From: "first", To: boulder.PlannedIn{ID: "asks"}}},
+		}}},
 		Turns: map[string]boulder.Turn{
 			"saved": turn(&boulder.Verdict{Completed: true, Criteria: met(true)}, files),
 			"alone": turn(&boulder.Verdict{Completed: true, JudgeUnavailable: true}, nil),
