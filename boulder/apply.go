@@ -46,6 +46,7 @@ var eventTypes = []eventType{
 	event("replan-refused", false, (*State).replanRefused),
 	event("plan-edited", true, (*State).planEdited),
 	event("model-set", true, (*State).modelSet),
+	event("model-switched", true, (*State).switched),
 	event("request-checked", true, (*State).requestChecked),
 	event("budget-set", false, (*State).budgetSet),
 	event("budget", true, (*State).budgetWarning),

@@ -169,7 +169,7 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 	o.Turn.Verdict = &b.Verdict
 	s.Root(o.SubTask).Judged++
 	o.Attempt.recovered()
-	s.regrown(e, s.Boulder.LedgerModel, b.Cooldown)
+	s.regrown(e, s.Boulder.Ledger(), b.Cooldown)
 	o.SubTask.Stalls, o.SubTask.NeedsUser = b.Stalls, b.NeedsUser
 	if !b.Verdict.Completed && o.SubTask.Reconciling() != nil {
 		o.SubTask.Unresolved++
@@ -217,7 +217,7 @@ func (s *State) continuation(e *Event, o *Open, b Continuation) error {
 		return err
 	}
 	s.dropIntegrating(o)
-	o.takeModel()
+	s.takeModel(e, o)
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	if v := o.Turn.Verdict; v != nil {
 		o.Attempt.Asked = hashOf(v.ContinuationPrompt)
@@ -238,7 +238,7 @@ func (s *State) trouble(e *Event, o *Open, b Trouble) error {
 	}
 	s.bookRunningTurn(o, e.Time)
 	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
-	o.takeModel()
+	s.takeModel(e, o)
 	return nil
 }
 

@@ -19,7 +19,9 @@ func (s *State) resumed(e *Event, b Resumed) error {
 		loop.Iterations = b.Iterations
 		s.Boulder.Loop = &loop
 	}
-	s.Boulder.LedgerModel = cmp.Or(b.LedgerModel, s.Boulder.LedgerModel)
+	if s.Boulder.LedgerModel = cmp.Or(b.LedgerModel, s.Boulder.LedgerModel); !slices.Contains(s.Boulder.LedgerModel.All(), s.Boulder.LedgerNow) {
+		s.Boulder.LedgerNow = ""
+	}
 	s.Boulder.Diverted = s.Boulder.Diverted || b.Diverted
 	behind := e.Time.Before(s.Boulder.UpdatedAt)
 	if behind {
@@ -100,12 +102,15 @@ func (s *State) cooled(_ *Event, b Cooled) error {
 
 // lift ends waits for a model that last no longer than its cool-down, which ends at end.
 func (s *State) lift(model string, end, now time.Time) {
+	if model == s.Boulder.Ledger() && now.Before(s.Boulder.PlanFaults.NotBefore) && !end.Before(s.Boulder.PlanFaults.NotBefore) {
+		s.Boulder.PlanFaults.NotBefore = now
+	}
 	for _, o := range s.Live() {
 		if a := o.Attempt; s.ModelFor(o) == model && a.Reason != "" && now.Before(a.NotBefore) && !end.Before(a.NotBefore) {
 			a.NotBefore = now
 		}
 	}
-	if r := s.Boulder.Replan; r != nil && model == s.Boulder.LedgerModel && now.Before(r.NotBefore) && !end.Before(r.NotBefore) {
+	if r := s.Boulder.Replan; r != nil && model == s.Boulder.Ledger() && now.Before(r.NotBefore) && !end.Before(r.NotBefore) {
 		r.NotBefore = now
 	}
 }

@@ -148,7 +148,7 @@ func (s *State) add(e *Event, subTasks []*SubTask) {
 
 // newSubTasks builds records to append to the state, and leaves it unchanged. approved reports whether a gate may run.
 func (s *State) newSubTasks(
-	e *Event, rev PlanRevision, specs []Spec, approved func(gate string) bool, model string,
+	e *Event, rev PlanRevision, specs []Spec, approved func(gate string) bool, model Models,
 ) ([]*SubTask, error) {
 	given, all := map[string]bool{}, make([]*SubTask, 0, len(specs))
 	for i, spec := range specs {
@@ -166,14 +166,15 @@ func (s *State) newSubTasks(
 }
 
 // specify sets a sub-task's fields from its plan. Gates are the approved ones and those of the configuration.
-func (s *State) specify(t *SubTask, rev PlanRevision, spec Spec, approved func(gate string) bool, model string) error {
+func (s *State) specify(t *SubTask, rev PlanRevision, spec Spec, approved func(gate string) bool, model Models) error {
 	if err := spec.Budget.Validate(); err != nil {
 		return fmt.Errorf("sub-task %q: %w", spec.ID, err)
 	}
 	t.ID, t.Revision, t.Subject, t.ActiveForm = spec.ID, rev.Number, spec.Subject, spec.ActiveForm
 	t.Description, t.SuccessCriteria, t.Priority = spec.Description, spec.SuccessCriteria, cmp.Or(spec.Priority, Medium)
 	t.DependsOn, t.BlockedBy = spec.DependsOn, spec.DependsOn
-	t.Model, t.Agent = cmp.Or(spec.Model, rev.Plan.Model, model), cmp.Or(spec.Agent, s.Boulder.Agent)
+	t.take(cmp.Or(spec.Model, rev.Plan.Model, model).Or(s.Boulder.Fallback))
+	t.Agent = cmp.Or(spec.Agent, s.Boulder.Agent)
 	t.ExpectsChanges, t.EmptyOK, t.Outputs, t.Writes, t.Found = spec.ExpectsChanges, spec.EmptyOK, spec.Outputs, spec.Writes, spec.Found
 	t.Questions = spec.Questions
 	t.DoneWhen, t.Budget, t.Gates, t.NoWorse, t.GateHints, t.Lint = spec.DoneWhen, spec.Budget, nil, nil, nil, nil

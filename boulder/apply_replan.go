@@ -175,7 +175,7 @@ func (t *SubTask) Spec() Spec {
 	return Spec{
 		ID: t.ID, Subject: t.Subject, ActiveForm: t.ActiveForm, Description: t.Description,
 		SuccessCriteria: t.SuccessCriteria, DependsOn: t.DependsOn, Priority: t.Priority,
-		Gates: slices.Concat(t.Gates, t.GateHints), NoWorse: t.NoWorse, Model: t.Model, Agent: t.Agent,
+		Gates: slices.Concat(t.Gates, t.GateHints), NoWorse: t.NoWorse, Model: t.Wanted(), Agent: t.Agent,
 		ExpectsChanges: t.ExpectsChanges, EmptyOK: t.EmptyOK, Outputs: t.Outputs, Writes: t.Writes,
 		Found: t.Found, Questions: t.Questions, DoneWhen: t.DoneNamed(), Budget: t.Budget,
 	}

@@ -42,6 +42,7 @@ func (BudgetSet) isBody()       {}
 func (BudgetWarning) isBody()   {}
 func (PlanEdited) isBody()      {}
 func (ModelSet) isBody()        {}
+func (Switched) isBody()        {}
 func (Parked) isBody()          {}
 func (Unparked) isBody()        {}
 func (Noted) isBody()           {}

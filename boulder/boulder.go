@@ -68,9 +68,11 @@ type Boulder struct {
 	TurnUsage Usage `json:"turn_usage,omitzero"`
 
 	PlanState
-	Cooldowns map[string]Cooldown `json:"cooldowns,omitempty"` // by model
-	NewFacts  []string            `json:"new_facts,omitempty"` // noted by judges, oldest first; at most 30
-	Warned    []string            `json:"warned,omitempty"`    // keys of the [BudgetWarning] events
+	Switches  int                 `json:"switches,omitempty"`   // [Switched] events
+	LedgerNow string              `json:"ledger_now,omitempty"` // the model of both ledgers in place of the first of LedgerModel
+	Cooldowns map[string]Cooldown `json:"cooldowns,omitempty"`  // by model
+	NewFacts  []string            `json:"new_facts,omitempty"`  // noted by judges, oldest first; at most 30
+	Warned    []string            `json:"warned,omitempty"`     // keys of the [BudgetWarning] events
 
 	LeftSessions   []LeftSession `json:"left_sessions,omitempty"` // sessions that may still be running although their attempts ended
 	Notes          []Note        `json:"notes,omitempty"`         // from the user, oldest first; at most 30
@@ -142,8 +144,9 @@ type Settings struct {
 
 	Engine      string  `json:"engine,omitempty"`       // external engine whose log this copies; empty: this manager
 	Agent       string  `json:"agent,omitempty"`        // default for sub-tasks; empty: OpenCode's default
-	Model       string  `json:"model,omitempty"`        // default for sub-tasks, provider/model
-	LedgerModel string  `json:"ledger_model,omitempty"` // of both ledgers, provider/model
+	Model       Models  `json:"model,omitempty"`        // default for sub-tasks
+	Fallback    Models  `json:"fallback,omitempty"`     // behind a model of sub-tasks that is named alone
+	LedgerModel Models  `json:"ledger_model,omitempty"` // of both ledgers; see [Boulder.Ledger] for the one in use
 	Budget      *Budget `json:"budget,omitempty"`       // of the run; a resume does not refill it
 }
 
@@ -296,6 +299,9 @@ type Cooldown struct {
 	Full   int    `json:"full"`                      // the configured limit
 	Hits   int    `json:"hits,omitempty" log:"only"` // refusals since the last answer
 	Reason string `json:"reason"`
+	// Out is set while the next model of a list takes the place of this one, until it has answered again: after Until, one
+	// attempt asks it. Empty: attempts wait for it.
+	Out Outage `json:"out,omitempty"`
 }
 
 func (c Cooldown) valid() bool { return c.Limit >= 1 && c.Limit <= max(1, c.Full) }

@@ -24,7 +24,7 @@ type PlanEdited struct {
 
 // ModelSet changes the model of the sub-tasks for which neither they nor the plan name one, from their next turn.
 type ModelSet struct {
-	Model    string   `json:"model"`
+	Model    Models   `json:"model"`
 	SubTasks []string `json:"sub_tasks"`       // that it applies to; set by Apply
 	Later    []string `json:"later,omitempty"` // as in [PlanEdited]
 }
@@ -250,7 +250,7 @@ func (s *State) planEdited(e *Event, b PlanEdited) error {
 	}
 	for _, n := range changed {
 		s.redescribe(e, n)
-		s.switchModel(n.ID, b.Later)
+		s.switchModel(e, n.ID, b.Later)
 	}
 	s.adopt(b.Plan)
 	s.add(e, added)
@@ -305,6 +305,9 @@ func (s *State) redescribe(e *Event, n *SubTask) {
 	if was.ExpectsChanges == n.ExpectsChanges {
 		n.ExpectsChanges = t.ExpectsChanges
 	}
+	if n.Models == t.Models && n.Models != "" {
+		n.Model = t.Model
+	}
 	for _, g := range t.NoGates {
 		n.NoWorse = without(n.NoWorse, []string{g.Command})
 	}
@@ -325,24 +328,37 @@ func (s *State) redescribe(e *Event, n *SubTask) {
 }
 
 // switchModel gives the open attempt the model and agent of its sub-task: at once, unless its turn is at work.
-func (s *State) switchModel(id string, later []string) {
+func (s *State) switchModel(e *Event, id string, later []string) {
 	o := s.open[id]
 	switch {
 	case o == nil:
 	case o.Attempt.Status == AttemptQueued: // also if it follows a turn that a retry has just ended
 		o.Attempt.Model, o.Attempt.Agent = o.SubTask.Model, o.SubTask.Agent
 	case !slices.Contains(later, id):
-		o.takeModel()
+		s.takeModel(e, o)
 	}
 }
 
-// takeModel has the next prompt of a live attempt go to the model that its sub-task has now, which is not limited.
-func (o *Open) takeModel() {
-	if o.Attempt.Model != o.SubTask.Model {
-		o.Attempt.Model = o.SubTask.Model
-		if o.Attempt.Status != AttemptMonitoring {
-			o.Attempt.recovered()
-		}
+// takeModel has the next prompt of a live attempt go to the model that its sub-task has now, once that does not cool down. Of
+// the slots of that model it gets the last.
+func (s *State) takeModel(e *Event, o *Open) {
+	a := o.Attempt
+	if a.Model == o.SubTask.Model {
+		return
+	}
+	s.instead(a, o.SubTask.Model)
+	a.SlotSeq = e.Seq
+	s.sortLive()
+	if a.Status == AttemptMonitoring {
+		return
+	}
+	delayed := a.Delayed() // it still is until it is at work: it may have to wait for a slot
+	a.recovered()
+	if delayed {
+		a.NotBefore = e.Time
+	}
+	if cool := s.Boulder.Cooldowns[a.Model]; e.Time.Before(cool.Until) {
+		a.Reason, a.NotBefore = cool.Reason, cool.Until
 	}
 }
 
@@ -378,6 +394,11 @@ func (s *State) requeueAll(e *Event) {
 			s.unqueue(o)
 		}
 	}
+	s.sortQueues()
+}
+
+// sortQueues puts what is queued where it belongs, after models or priorities have changed.
+func (s *State) sortQueues() {
 	s.queues = map[string][]*Open{}
 	for _, a := range s.Attempts {
 		if a.Status == AttemptQueued {
@@ -406,8 +427,9 @@ func (s *State) modelSet(e *Event, b ModelSet) error {
 	s.Boulder.Model, b.SubTasks = b.Model, append([]string{}, s.Unnamed()...)
 	for _, id := range b.SubTasks {
 		t := s.byID[id]
-		t.Model, t.UpdatedAt = b.Model, e.Time
-		s.switchModel(id, b.Later)
+		t.take(b.Model.Or(s.Boulder.Fallback))
+		t.UpdatedAt = e.Time
+		s.switchModel(e, id, b.Later)
 	}
 	s.requeueAll(e)
 	e.Body = b

@@ -44,7 +44,7 @@ type Decomposed struct {
 
 	Plan          PlanRevision `json:"plan,omitzero" log:"only"`
 	GatesApproved bool         `json:"gates_approved"`      // by the user (plan file, prompt) or the configuration
-	Model         string       `json:"model,omitempty"`     // of sub-tasks if neither they nor the plan name one
+	Model         Models       `json:"model,omitempty"`     // of sub-tasks if neither they nor the plan name one
 	Inherited     []string     `json:"inherited,omitempty"` // completed in the original of a fork, with all dependencies
 
 	Results map[string]Inherited `json:"results,omitempty" log:"only"` // of the inherited sub-tasks
@@ -68,7 +68,7 @@ type PlannedIn struct {
 	ID        string   `json:"id"`
 	Subject   string   `json:"subject"`
 	DependsOn []string `json:"depends_on"`
-	Model     string   `json:"model,omitempty"`
+	Model     Models   `json:"model,omitempty"`
 }
 
 // StatusChanged moves the boulder to another status.
@@ -81,7 +81,7 @@ type StatusChanged struct {
 
 // Resumed says that a process continues a boulder that another one left. The time between them does not count.
 type Resumed struct {
-	LedgerModel string `json:"ledger_model,omitempty"` // from now on; empty: unchanged
+	LedgerModel Models `json:"ledger_model,omitempty"` // from now on; empty: unchanged
 	Diverted    bool   `json:"diverted,omitempty"`     // from now on
 	Iterations  int    `json:"iterations,omitempty"`   // bound of a loop from now on; 0: unchanged
 

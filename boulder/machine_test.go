@@ -26,7 +26,7 @@ func genPlan(t *rapid.T, most int) Plan {
 		s.ID = fmt.Sprintf("t%02d", i)
 		s.Subject, s.Description = "Do "+s.ID, "All of "+s.ID
 		s.Priority = rapid.SampledFrom([]Priority{"", High, Medium, Low}).Draw(t, "priority")
-		s.Model = rapid.SampledFrom([]string{"", "p/one", "p/two", "q/three"}).Draw(t, "model")
+		s.Model = rapid.SampledFrom([]Models{"", "p/one", "p/two", "q/three", "p/one,q/three"}).Draw(t, "model")
 		s.Gates = rapid.SampledFrom([][]string{nil, {"true"}}).Draw(t, "gates")
 		s.Questions = rapid.SampledFrom([][]string{nil, {"q1"}, {"q1", "q2"}}).Draw(t, "questions")
 		for j := range i {
@@ -434,7 +434,9 @@ func (m *machine) boulderEvent(t *rapid.T) Body {
 		Cooled{Model: model, Cooldown: Cooldown{
 			Until: m.now.Add(time.Duration(rapid.IntRange(-1, 3).Draw(t, "wait")) * time.Second),
 			Limit: rapid.IntRange(0, 4).Draw(t, "limit"), Full: rapid.IntRange(0, 4).Draw(t, "full"), Reason: "429",
+			Out: rapid.SampledFrom([]Outage{"", "", OutLimit, OutKey}).Draw(t, "out"),
 		}},
+		m.switched(t), m.switched(t),
 		BudgetSet{Budget: Budget{Tokens: 10}}, BudgetSet{Budget: Budget{Time: -1}},
 		BudgetSet{SubTaskID: id, Budget: Budget{Calls: 3}},
 		BudgetWarning{Dimension: dimension}, BudgetWarning{SubTaskID: id, Dimension: dimension},
@@ -442,6 +444,22 @@ func (m *machine) boulderEvent(t *rapid.T) Body {
 		ClockMoved{By: time.Duration(rapid.IntRange(-1, 1).Draw(t, "clock")) * time.Hour},
 		SubTaskDone{AttemptRef: AttemptRef{SubTaskID: id}, Status: SubTaskSkipped, AttemptStatus: AttemptCancelled},
 	}).Draw(t, "around")
+}
+
+// switched draws another model of a list for a sub-task, and those that are like it, or for the ledgers.
+func (m *machine) switched(t *rapid.T) Body {
+	b := Switched{Reason: "429", Ledger: rapid.IntRange(0, 3).Draw(t, "ledgers") == 0, To: "q/other"}
+	if b.Ledger {
+		b.From, b.To = m.state.Boulder.Ledger(), rapid.SampledFrom([]string{"q/ledger", "q/other", "none"}).Draw(t, "to")
+		return b
+	}
+	for _, st := range m.state.SubTasks {
+		if all := st.Models.All(); len(all) > 1 && !st.Status.Terminal() && (b.From == "" || st.Model == b.From && st.Models.All()[0] == all[0]) {
+			b.From, b.SubTasks = st.Model, append(b.SubTasks, st.ID)
+			b.To = all[rapid.IntRange(0, len(all)-1).Draw(t, "to")]
+		}
+	}
+	return b
 }
 
 // order draws an order of the user, most often for a failed sub-task.
@@ -471,7 +489,7 @@ func (m *machine) order(t *rapid.T, id string) Body {
 	case rapid.IntRange(0, 2).Draw(t, "edit") == 0:
 		return m.edited(t)
 	case rapid.IntRange(0, 5).Draw(t, "model") == 0:
-		return ModelSet{Model: rapid.SampledFrom([]string{"", "p/one", "s/other"}).Draw(t, "new model"), Later: m.later(t)}
+		return ModelSet{Model: rapid.SampledFrom([]Models{"", "p/one", "s/other", "s/other,p/two"}).Draw(t, "new model"), Later: m.later(t)}
 	}
 	return rapid.SampledFrom([]Body{
 		drop(SubTaskSkipped), drop(SubTaskCancelled), Reopened{SubTaskID: id, Reason: "retry"}, Kept{SubTaskID: id},
@@ -513,8 +531,8 @@ func (m *machine) edited(t *rapid.T) Body {
 		case 3:
 			s.Gates, s.NoWorse = []string{rapid.SampledFrom([]string{"make", "true", "make check"}).Draw(t, "gate")}, nil
 		case 4:
-			s.Model, s.Agent = rapid.SampledFrom([]string{"", "p/one", "q/three"}).Draw(t, "another model"), rapid.SampledFrom([]string{"", "build"}).Draw(t, "agent")
-			plan.Model = rapid.SampledFrom([]string{"", "", "p/two"}).Draw(t, "of the plan")
+			s.Model, s.Agent = rapid.SampledFrom([]Models{"", "p/one", "q/three", "p/two,q/three"}).Draw(t, "another model"), rapid.SampledFrom([]string{"", "build"}).Draw(t, "agent")
+			plan.Model = rapid.SampledFrom([]Models{"", "", "p/two"}).Draw(t, "of the plan")
 		case 5:
 			s.Priority = rapid.SampledFrom([]Priority{High, Low}).Draw(t, "another priority")
 		case 6:
@@ -565,7 +583,7 @@ func (m *machine) checkEdited(t *rapid.T, before *State, b PlanEdited) {
 		}
 		gates := filter(slices.Concat(is.Gates, is.GateHints), func(gate string) bool { return slices.Contains(spec.Gates, gate) })
 		if is.Description != spec.Description || !slices.Equal(is.DependsOn, spec.DependsOn) || is.Priority != cmp.Or(spec.Priority, Medium) ||
-			slices.Contains(b.Changed, spec.ID) && len(gates) < len(spec.Gates) || spec.Model != "" && is.Model != spec.Model {
+			slices.Contains(b.Changed, spec.ID) && len(gates) < len(spec.Gates) || spec.Model != "" && is.Wanted() != spec.Model {
 			t.Fatalf("%q is %s, and the plan says %s", spec.ID, encode(t, is), encode(t, spec))
 		}
 	}

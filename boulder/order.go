@@ -50,7 +50,7 @@ type Order struct {
 	// Hash is what the user was shown: of approve, decline and revise [Snapshot.Asked], with an edit the current plan's hash.
 	Hash  string `json:"hash,omitempty"`
 	Plan  *Plan  `json:"plan,omitempty"`  // of approve, revise, edit and retry: as the user edited it
-	Model string `json:"model,omitempty"` // of edit, see [ModelSet]
+	Model Models `json:"model,omitempty"` // of edit, see [ModelSet]
 }
 
 const maxNote = 4_000 // characters; a longer text belongs in a file that the note names

@@ -25,7 +25,7 @@ type Plan struct {
 	Facts       Facts    `json:"facts,omitzero"`
 	// Request is what the task asks for and forbids, listed before it was split.
 	Request   []Obligation `json:"request,omitempty"`
-	Model     string       `json:"model,omitempty"`                      // default for sub-tasks
+	Model     Models       `json:"model,omitempty"`                      // default for sub-tasks
 	DoneWhen  DoneWhen     `json:"done_when,omitempty" yaml:"done_when"` // of sub-tasks that name none
 	Isolation Isolation    `json:"isolation,omitempty"`
 	// IntegrationGates must exit 0 on every combined tree of an isolated run.
@@ -105,7 +105,7 @@ type Spec struct {
 	Gates           []string `json:"gates,omitempty"` // shell commands that must exit 0
 	// NoWorse are gates that may stay as red as before the sub-task: tests that passed then must pass.
 	NoWorse        []string `json:"no_worse,omitempty"`
-	Model          string   `json:"model,omitempty"`
+	Model          Models   `json:"model,omitempty"`
 	Agent          string   `json:"agent,omitempty"`
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`

@@ -118,7 +118,9 @@ func textOf(p *Plan, s Spec) string {
 	return hashOf(strings.TrimSpace(string(text)))
 }
 
-func modelOf(p *Plan, s Spec) string { return hashOf(s.Model + "\x00" + p.Model + "\x00" + s.Agent) }
+func modelOf(p *Plan, s Spec) string {
+	return hashOf(string(s.Model) + "\x00" + string(p.Model) + "\x00" + s.Agent)
+}
 
 // Edited returns the differences of a sub-task between two plans, none if a plan lacks it.
 func Edited(was, now *Plan, id string) (reasons []Reason) {

@@ -4,6 +4,8 @@ import "fmt"
 
 // CheckRequest is the input for the last question of a boulder: is the whole request met?
 type CheckRequest struct {
+	Model string `json:",omitempty"` // to ask, provider/model; empty: the ledger's own
+
 	Task        string
 	Goal        string
 	Constraints []string     // from the user, verbatim
@@ -78,7 +80,7 @@ func (s *State) requestChecked(e *Event, b RequestChecked) error {
 		return fmt.Errorf("of %d rows %d are not met, and %d things are missing", len(b.Rows), unmet, len(b.Missing))
 	}
 	s.Boulder.Check, s.Boulder.CheckedAt, s.Boulder.PlanFaults = &b.RequestCheck, s.Boulder.Attempts, PlanFaults{}
-	s.regrown(e, s.Boulder.LedgerModel, b.Cooldown)
+	s.regrown(e, s.Boulder.Ledger(), b.Cooldown)
 	return nil
 }
 

@@ -123,11 +123,19 @@ func Restore(snap Snapshot) (*State, error) {
 			s.addOpen(&Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]})
 		}
 	}
-	slices.SortStableFunc(s.live, func(a, b *Open) int { return cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq) })
+	s.sortLive()
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("stored records of boulder %s contradict each other: %w", s.Boulder.ID, err)
 	}
 	return s, nil
+}
+
+// sortLive puts the live attempts in the order in which they got their slots.
+func (s *State) sortLive() {
+	slices.SortFunc(s.live, func(a, b *Open) int {
+		return cmp.Or(cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq), cmp.Compare(a.Attempt.QueueSeq, b.Attempt.QueueSeq),
+			cmp.Compare(a.SubTask.Position, b.SubTask.Position))
+	})
 }
 
 func (s *State) addSubTask(t *SubTask) {
@@ -181,7 +189,7 @@ func (s *State) Open(subTaskID string) *Open { return s.open[subTaskID] }
 // ModelFor returns the model that an attempt needs now: the ledger's while its turn is being judged.
 func (s *State) ModelFor(o *Open) string {
 	if o.Attempt.Status == AttemptMonitoring {
-		return s.Boulder.LedgerModel
+		return s.Boulder.Ledger()
 	}
 	return o.Attempt.Model
 }
@@ -213,6 +221,10 @@ var (
 	ErrFatal = errors.New("cannot continue")
 	// ErrNoCredit is an ErrFatal for an account without credit, which the user must top up.
 	ErrNoCredit = fmt.Errorf("%w: no credit", ErrFatal)
+	// ErrKey is an ErrFatal for a key that a provider refuses, or the lack of one.
+	ErrKey = fmt.Errorf("%w", ErrFatal)
+	// ErrUnknownModel is an ErrFatal for a model that its provider, or OpenCode, does not have.
+	ErrUnknownModel = fmt.Errorf("%w", ErrFatal)
 	// ErrSlots is an ErrFatal for slots that lack something that the user has to configure.
 	ErrSlots = fmt.Errorf("%w", ErrFatal)
 	// ErrNoNewPlan is returned by a planner that was asked for another plan and has none.
@@ -227,6 +239,7 @@ const (
 	TroubleNetwork    TroubleKind = "network"    // the connection to a model, or its 5xx
 	TroubleRateLimit  TroubleKind = "rate_limit" // too many requests; the model cools down
 	TroubleOverloaded TroubleKind = "overloaded" // no capacity; the model cools down
+	TroubleRefused    TroubleKind = "refused"    // the model cannot be used for now: an [Outage] without an end
 	TroublePaused     TroubleKind = "paused"     // not a fault: stopped by the user for now
 	TroubleJudge      TroubleKind = "judge"      // the judge's answer was unusable
 )

@@ -59,7 +59,8 @@ type SubTask struct {
 	Blocks    []string `json:"blocks,omitempty"`
 	BlockedBy []string `json:"blocked_by,omitempty"`
 
-	Model          string   `json:"model"` // provider/model; empty: OpenCode's default
+	Model          string   `json:"model"`            // in use, provider/model; empty: OpenCode's default
+	Models         Models   `json:"models,omitempty"` // all that it may run with, the preferred one first; empty: Model alone
 	Agent          string   `json:"agent,omitempty"`
 	Gates          []string `json:"gates,omitempty"`
 	NoWorse        []string `json:"no_worse,omitempty"`   // gates that may stay as red as Baseline was
@@ -209,9 +210,10 @@ type Attempt struct {
 	Status       AttemptStatus `json:"status"`
 	Reason       string        `json:"reason,omitempty"`
 	Model        string        `json:"model"`
+	Instead      []Instead     `json:"instead,omitempty"` // the models that Model is used instead of, in the order of [Switched]
 	Agent        string        `json:"agent,omitempty"`
 	QueueSeq     uint64        `json:"queue_seq"`            // event that queued it: FIFO order
-	SlotSeq      uint64        `json:"slot_seq,omitempty"`   // event that gave it its slot; 0 before
+	SlotSeq      uint64        `json:"slot_seq,omitempty"`   // event that gave it its slot, or another model; 0 before
 	Tag          string        `json:"tag,omitempty"`        // in the session's title and metadata, before its id is known
 	SessionID    string        `json:"session_id,omitempty"` // the runner's
 	Server       string        `json:"server,omitempty"`     // of its newest prompt, if it outlives this program
@@ -230,6 +232,12 @@ type Attempt struct {
 	StartedAt    time.Time     `json:"started_at,omitzero"`
 	EndedAt      time.Time     `json:"ended_at,omitzero"`
 	UpdatedAt    time.Time     `json:"updated_at"`
+}
+
+// Instead is a model of a list that could not be used, and why.
+type Instead struct {
+	Model  string `json:"model"`
+	Reason string `json:"reason"`
 }
 
 // Delayed reports whether a fault or a pause before a prompt delays the attempt, or did until now.

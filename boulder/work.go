@@ -7,6 +7,8 @@ import (
 
 // PlanRequest is the input for a plan.
 type PlanRequest struct {
+	Model string `json:",omitempty"` // to ask, provider/model; empty: the ledger's own
+
 	Task        string
 	Constraints []string // from the user, verbatim
 	Project     string   // absolute directory
@@ -39,6 +41,8 @@ const (
 
 // JudgeRequest is the input for a verdict.
 type JudgeRequest struct {
+	Model string `json:",omitempty"` // to ask, provider/model; empty: the ledger's own
+
 	Goal        string
 	Constraints []string
 	SubTask     SubTask
@@ -54,6 +58,8 @@ type JudgeRequest struct {
 
 // ReplanRequest is the input for a replan.
 type ReplanRequest struct {
+	Model string `json:",omitempty"` // to ask, provider/model; empty: the ledger's own
+
 	Task        string
 	Goal        string
 	Constraints []string  // from the user, verbatim

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -45,19 +44,23 @@ func turnFault(e *opencode.TurnError, model string) error {
 		return nil
 	case e.Name == opencode.ProviderAuth:
 		return fmt.Errorf("%w: %s was refused by its provider: %s: log in with `opencode auth login`, or set the"+
-			" provider's key, then run `manager resume`", boulder.ErrFatal, model, e.Message)
+			" provider's key, then run `manager resume`", boulder.ErrKey, model, e.Message)
 	case errors.Is(e, opencode.ErrUnknownModel), errors.Is(e, opencode.ErrUnknownAgent):
+		kind := boulder.ErrUnknownModel
+		if errors.Is(e, opencode.ErrUnknownAgent) {
+			kind = boulder.ErrFatal
+		}
 		return fmt.Errorf("%w: OpenCode cannot run a turn with model %s: %s: correct the plan or --model (`opencode models`"+
-			" and `opencode agent list` say what there is), and run it again", boulder.ErrFatal, model, e.Message)
+			" and `opencode agent list` say what there is), and run it again", kind, model, e.Message)
 	case e.Name != opencode.APIError:
 		return nil
 	}
 	c := ocprovider.Classify(e)
 	c.Model = model
 	switch {
-	case c.Kind == providers.KindBadRequest && (e.StatusCode == http.StatusNotFound || c.Code == "model_not_found"):
+	case c.UnknownModel():
 		return fmt.Errorf("%w: the provider does not know %s (HTTP %d): %s: correct the plan or --model (`opencode models` says"+
-			" what there is), and run it again", boulder.ErrFatal, model, e.StatusCode, c.Message)
+			" what there is), and run it again", boulder.ErrUnknownModel, model, e.StatusCode, c.Message)
 	case c.Kind == providers.KindBadRequest && e.Retryable:
 		c.Kind = providers.KindNetwork
 	case c.Kind == providers.KindBadRequest, c.Kind == providers.KindNetwork && e.StatusCode == 0 && !e.Retryable:

@@ -20,7 +20,7 @@ func (r *run) startCheck() {
 		check, usage, err = r.o.cfg.Judge.(Checker).Check(ctx, req)
 		return err
 	}, func(err error) error {
-		if applyErr := r.apply(r.ledgerUsage(boulder.AttemptRef{}, boulder.UsageCheck, usage)...); applyErr != nil {
+		if applyErr := r.apply(ledgerUsage(boulder.AttemptRef{}, boulder.UsageCheck, req.Model, usage)...); applyErr != nil {
 			return applyErr
 		}
 		switch {
@@ -30,6 +30,7 @@ func (r *run) startCheck() {
 		case r.cutShort(err):
 		case errors.Is(err, boulder.ErrTrouble):
 			return r.apply(schedule.PlanTrouble(r.state, r.o.limits, r.now, err)...)
+		case r.ledgerOut(err):
 		default:
 			r.end(fmt.Errorf("%w: %w", ErrWaiting, err))
 		}
@@ -40,7 +41,7 @@ func (r *run) startCheck() {
 // checkRequest returns what the ledger is told about the request and what became of it, from stored records only.
 func checkRequest(s *boulder.State) boulder.CheckRequest {
 	req := boulder.CheckRequest{
-		Task: s.Boulder.Task, Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints, Extended: s.Boulder.Extensions > 0,
+		Model: s.Boulder.Ledger(), Task: s.Boulder.Task, Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints, Extended: s.Boulder.Extensions > 0,
 	}
 	for _, row := range s.Revision.Plan.Request {
 		if row.Deferred == "" {

@@ -76,14 +76,19 @@ func gatesIn(p *boulder.Plan, id string) []string {
 // usable refuses an edit with a model that no attempt may ever have.
 func (r *run) usable(o boulder.Order) error {
 	needs := map[string][]string{}
-	if o.Model != "" {
-		needs[o.Model] = r.state.Unnamed()
+	need := func(models boulder.Models, ids ...string) {
+		needs[models.First()] = append(needs[models.First()], ids...)
+		for _, m := range models.Or(r.state.Boulder.Fallback).All()[min(1, len(models)):] {
+			needs[m] = append(needs[m], ids...)
+		}
+	}
+	if ids := r.state.Unnamed(); len(ids) > 0 {
+		need(o.Model, ids...)
 	}
 	if o.Plan != nil {
 		for _, spec := range o.Plan.SubTasks {
 			if t := r.state.SubTask(spec.ID); t == nil || t.Unfinished() {
-				m := cmp.Or(spec.Model, o.Plan.Model, o.Model, r.state.Boulder.Model)
-				needs[m] = append(needs[m], spec.ID)
+				need(cmp.Or(spec.Model, o.Plan.Model, o.Model, r.state.Boulder.Model), spec.ID)
 			}
 		}
 	}

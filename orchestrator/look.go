@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator/internal/schedule"
@@ -121,4 +122,6 @@ func lookOnce(
 }
 
 // lookModel is the model of a boulder's looks.
-func lookModel(b *boulder.Boulder) string { return cmp.Or(b.LookModel, b.Model) }
+func lookModel(s *boulder.State, now time.Time) string {
+	return cmp.Or(s.Boulder.LookModel, schedule.ModelNow(s, s.Boulder.Model, now))
+}

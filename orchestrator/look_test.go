@@ -225,7 +225,7 @@ func TestPlanPatientlyLooks(t *testing.T) {
 			l.faults = []error{fails}
 		}
 		var told []string
-		_, usage, err := orchestrator.PlanPatiently(t.Context(), r.cfg.Planner, orchestrator.Looks{Looker: l, Model: "p/m"}, nil,
+		_, usage, err := orchestrator.PlanPatiently(t.Context(), r.cfg.Planner, "", orchestrator.Looks{Looker: l, Model: "p/m"}, nil,
 			boulder.PlanRequest{Task: "t"}, orchestrator.DefaultLimits(), func(b boulder.Body) {
 				told = append(told, boulder.TypeOf(b))
 				if end, ok := b.(boulder.Looked); ok && end.Void != fmt.Sprint(cmp.Or[any](fails, "")) {

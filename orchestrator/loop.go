@@ -267,7 +267,7 @@ func (r *run) decide() error {
 	}
 	r.limitsShared = r.limitsShared || len(others) > 1
 	err := r.decideWith(others)
-	mine := schedule.Hold(r.state, r.o.limits, r.now, r.slots, r.atWork, others, err != nil || r.halting())
+	mine := schedule.Hold(r.state, r.o.limits, r.now, r.slots, r.atWork, r.todo, others, err != nil || r.halting())
 	if !reflect.DeepEqual(mine, shares[r]) {
 		shares[r] = mine
 		r.o.runs.wake(r)

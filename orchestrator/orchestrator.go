@@ -212,7 +212,7 @@ type Approval struct {
 	Plan  *boulder.Plan // to run, edited or not
 	Gates bool          // its gates may run
 	// Model is used for sub-tasks for which neither they nor the plan name one. Defaults to [Request].Model.
-	Model string
+	Model boulder.Models
 }
 
 var (

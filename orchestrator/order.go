@@ -184,7 +184,7 @@ func orderEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(bou
 	case o.Do == boulder.OrderResume && b.Status != boulder.Paused:
 		return nil, refusal("boulder %s is not paused: it is %s", b.ID, b.Status)
 	case o.Do == boulder.OrderResume:
-		return []boulder.Body{resumed(s)}, nil
+		return append([]boulder.Body{resumed(s)}, schedule.LiftOutages(s, now)...), nil
 	case o.Do == boulder.OrderCancel && o.SubTaskID == "":
 		return cancelAll(s), nil
 	case o.Do == boulder.OrderEdit:

@@ -315,7 +315,7 @@ func TestSharedLimits(t *testing.T) {
 			synctest.Wait()
 			<-time.After(time.Second)
 		}
-		many := func(model string, n int) *boulder.Plan {
+		many := func(model boulder.Models, n int) *boulder.Plan {
 			var specs []boulder.Spec
 			for i := range n {
 				s := spec(fmt.Sprint("t", i))

@@ -22,7 +22,7 @@ import (
 func (r *run) startPlan() {
 	b := r.state.Boulder
 	req := boulder.PlanRequest{
-		Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode, Look: b.LookMode, Known: found(b.Look),
+		Model: b.Ledger(), Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode, Look: b.LookMode, Known: found(b.Look),
 	}
 	if b.Comment != "" {
 		req.Was, req.Comment = new(r.state.Revision.Plan.Clone()), b.Comment
@@ -30,7 +30,7 @@ func (r *run) startPlan() {
 	var plan *boulder.Plan
 	var first boulder.Body // has to be stored before the plan
 	var usage boulder.Usage
-	looks := r.o.limits.LookTime > 0
+	looks, model := r.o.limits.LookTime > 0, lookModel(r.state, r.now)
 	r.launchUntilStop(planWork, func(ctx context.Context) (err error) {
 		var known boulder.Prepared
 		switch {
@@ -50,7 +50,7 @@ func (r *run) startPlan() {
 			first = known
 			return nil
 		case looks && len(known.Find) > 0:
-			first = lookStarted(b.ID, lookModel(&b), known.Find, known.Known)
+			first = lookStarted(b.ID, model, known.Find, known.Known)
 			return nil
 		}
 		var used boulder.Usage
@@ -58,7 +58,7 @@ func (r *run) startPlan() {
 		usage = usage.Add(used)
 		return err
 	}, func(err error) error {
-		if applyErr := r.apply(r.ledgerUsage(boulder.AttemptRef{}, boulder.UsagePlan, usage)...); applyErr != nil {
+		if applyErr := r.apply(ledgerUsage(boulder.AttemptRef{}, boulder.UsagePlan, req.Model, usage)...); applyErr != nil {
 			return applyErr
 		}
 		switch planning := r.state.Boulder.Status == boulder.Planning; {
@@ -66,6 +66,8 @@ func (r *run) startPlan() {
 			return r.apply(schedule.PlanTrouble(r.state, r.o.limits, r.now, err)...)
 		case planning && req.Was != nil && errors.Is(err, boulder.ErrNoNewPlan):
 			return r.apply(boulder.RevisionRefused{Reason: "the plan stays as it was: " + err.Error()})
+		case planning && r.ledgerOut(err):
+			return nil
 		case err != nil, !planning:
 			return r.unplanned(err)
 		case first != nil:
@@ -78,21 +80,33 @@ func (r *run) startPlan() {
 	})
 }
 
+// ledgerOut reports whether an error means that the ledgers' model cannot be used while others of its list may, and notes that.
+func (r *run) ledgerOut(err error) bool {
+	out := schedule.LedgerOutage(r.state, r.o.limits, r.now, err)
+	if err := r.apply(out...); err != nil {
+		r.end(err)
+	}
+	return out != nil
+}
+
 // Looks are who looks at the project, and with which model (provider/model). Without Looker there are none.
 type Looks struct {
 	Looker Looker
 	Model  string
 }
 
-// PlanPatiently asks the Task Ledger for a plan without a boulder, and waits out faults like a run with these limits. A crash
-// forgets what a look found and the user answered. ask, which may be nil, asks the user. told gets each [boulder.PlanTrouble] that is waited out, and a look's [boulder.LookStarted],
-// [boulder.Looked] and [boulder.UsageReport]. The error says why no plan came.
+// PlanPatiently asks the Task Ledger for a plan without a boulder, by one of these models, and waits out faults like a run with
+// these limits. A crash forgets what a look found and the user answered. ask, which may be nil, asks the user. told gets each
+// [boulder.PlanTrouble] that is waited out, each [boulder.Switched], and a look's [boulder.LookStarted], [boulder.Looked] and
+// [boulder.UsageReport]. The error says why no plan came.
 func PlanPatiently(
-	ctx context.Context, p Planner, looks Looks, ask Ask, req boulder.PlanRequest, l Limits, told func(boulder.Body),
+	ctx context.Context, p Planner, models boulder.Models, looks Looks, ask Ask, req boulder.PlanRequest, l Limits, told func(boulder.Body),
 ) (plan *boulder.Plan, usage boulder.Usage, err error) {
 	s := boulder.NewState()
-	_, err = s.Apply(boulder.Event{Time: time.Now().UTC(), BoulderID: "plan", Body: boulder.Created{Boulder: boulder.Boulder{ID: "plan"}}})
+	head := boulder.Boulder{ID: "plan", Settings: boulder.Settings{LedgerModel: models}}
+	_, err = s.Apply(boulder.Event{Time: time.Now().UTC(), BoulderID: head.ID, Body: boulder.Created{Boulder: head}})
 	for err == nil {
+		req.Model = s.Boulder.Ledger()
 		known, used, unknown := prepared(ctx, p, ask != nil, looks.Looker != nil && l.LookTime > 0, &req)
 		usage = usage.Add(used)
 		if err = unknown; err == nil && asksUser(ask, known) {
@@ -108,26 +122,35 @@ func PlanPatiently(
 			plan, used, err = p.Plan(ctx, req)
 			usage = usage.Add(used)
 		}
-		if !errors.Is(err, boulder.ErrTrouble) || ctx.Err() != nil {
-			return plan, usage, err
-		}
 		now := time.Now().UTC()
-		faults := schedule.PlanTrouble(s, l, now, err)
+		faults := schedule.LedgerOutage(s, l, now, err)
+		switch {
+		case ctx.Err() != nil, faults == nil && !errors.Is(err, boulder.ErrTrouble):
+			return plan, usage, err
+		case faults == nil:
+			faults = schedule.PlanTrouble(s, l, now, err)
+		}
 		err = applyTo(s, now, faults...)
-		for _, action := range schedule.Compute(s, l, now) {
-			switch a := action.(type) {
-			case schedule.Stop:
-				return nil, usage, errors.New(a.Reason)
-			case schedule.Wake:
-				for _, b := range faults {
-					if fault, ok := b.(boulder.PlanTrouble); ok {
-						told(fault)
+		for decided := true; decided && err == nil; {
+			decided = false
+			for _, action := range schedule.Compute(s, l, now) {
+				switch a := action.(type) {
+				case boulder.Switched:
+					told(a)
+					decided, err = true, applyTo(s, now, a)
+				case schedule.Stop:
+					return nil, usage, errors.New(a.Reason)
+				case schedule.Wake:
+					for _, b := range faults {
+						if fault, ok := b.(boulder.PlanTrouble); ok {
+							told(fault)
+						}
 					}
-				}
-				select {
-				case <-time.After(time.Until(a.At)):
-				case <-ctx.Done():
-					return nil, usage, context.Cause(ctx)
+					select {
+					case <-time.After(time.Until(a.At)):
+					case <-ctx.Done():
+						return nil, usage, context.Cause(ctx)
+					}
 				}
 			}
 		}

@@ -281,18 +281,23 @@ func TestPlanPatiently(t *testing.T) {
 		return &boulder.TroubleError{Kind: boulder.TroubleRateLimit, RetryAfter: wait, Err: errors.New("429")}
 	}
 	fatal := fmt.Errorf("%w: wrong key", boulder.ErrFatal)
+	noCredit := fmt.Errorf("%w: 402", boulder.ErrNoCredit)
 	for name, test := range map[string]struct {
 		faults []error
 		stop   bool // during the first wait
 		waits  []time.Duration
 		want   string // of the error
+		models boulder.Models
 	}{
-		"an outage":         {[]error{outage, outage}, false, []time.Duration{500 * time.Millisecond, time.Second}, ""},
-		"a long outage":     {[]error{outage, outage, outage}, false, []time.Duration{500 * time.Millisecond, time.Second}, "3 times in a row: infra"},
-		"a short limit":     {[]error{limited(time.Minute)}, false, []time.Duration{time.Minute}, ""},
-		"a long limit":      {[]error{limited(76 * time.Hour)}, false, nil, "is limited until "},
-		"no wait for a key": {[]error{fatal}, false, nil, "wrong key"},
-		"Ctrl-C":            {[]error{limited(time.Minute)}, true, []time.Duration{time.Minute}, "interrupted"},
+		"no credit":         {[]error{noCredit}, false, nil, "", "p/one,q/two"},
+		"none with credit":  {[]error{noCredit, noCredit}, false, nil, "p/one cannot be used: no credit: 402; q/two cannot", "p/one,q/two"},
+		"another model":     {[]error{limited(76 * time.Hour)}, false, nil, "", "p/one,q/two"},
+		"an outage":         {[]error{outage, outage}, false, []time.Duration{500 * time.Millisecond, time.Second}, "", ""},
+		"a long outage":     {[]error{outage, outage, outage}, false, []time.Duration{500 * time.Millisecond, time.Second}, "3 times in a row: infra", ""},
+		"a short limit":     {[]error{limited(time.Minute)}, false, []time.Duration{time.Minute}, "", ""},
+		"a long limit":      {[]error{limited(76 * time.Hour)}, false, nil, "is limited until ", ""},
+		"no wait for a key": {[]error{fatal}, false, nil, "wrong key", ""},
+		"Ctrl-C":            {[]error{limited(time.Minute)}, true, []time.Duration{time.Minute}, "interrupted", ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancelCause(t.Context())
@@ -300,13 +305,18 @@ func TestPlanPatiently(t *testing.T) {
 			limits.ResetMax = limits.CoolMax
 			planner := plannerFunc(func(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 				if calls++; calls <= len(test.faults) {
+					if calls > 1 && test.models != "" && req.Model != "q/two" {
+						t.Errorf("%s: call %d asks %s", name, calls, req.Model)
+					}
 					return nil, boulder.Usage{Calls: 1}, test.faults[calls-1]
 				}
 				return plans(diamond())(ctx, req)
 			})
 			var waits []time.Duration
-			_, usage, err := orchestrator.PlanPatiently(ctx, planner, orchestrator.Looks{}, nil, boulder.PlanRequest{Task: "t"}, limits, func(b boulder.Body) {
-				waits = append(waits, time.Until(b.(boulder.PlanTrouble).NotBefore))
+			_, usage, err := orchestrator.PlanPatiently(ctx, planner, test.models, orchestrator.Looks{}, nil, boulder.PlanRequest{Task: "t"}, limits, func(b boulder.Body) {
+				if fault, waited := b.(boulder.PlanTrouble); waited {
+					waits = append(waits, time.Until(fault.NotBefore))
+				}
 				if test.stop {
 					stop(errors.New("interrupted"))
 				}

@@ -304,7 +304,7 @@ func TestAskPatiently(t *testing.T) {
 	limits := orchestrator.DefaultLimits()
 	limits.Backoff = 1
 	asked := 0
-	_, _, err := orchestrator.PlanPatiently(t.Context(), planner, orchestrator.Looks{}, func(context.Context, []boulder.Question) ([]string, error) {
+	_, _, err := orchestrator.PlanPatiently(t.Context(), planner, "", orchestrator.Looks{}, func(context.Context, []boulder.Question) ([]string, error) {
 		asked++
 		return []string{"", "later"}, nil
 	}, boulder.PlanRequest{Task: "t"}, limits, func(boulder.Body) {})

@@ -37,7 +37,7 @@ func (r *run) startReplan() {
 		}
 	}
 	r.launchUntilStop(replanWork, work, func(err error) error {
-		if applyErr := r.apply(r.ledgerUsage(replan.AttemptRef, boulder.UsageReplan, usage)...); applyErr != nil {
+		if applyErr := r.apply(ledgerUsage(replan.AttemptRef, boulder.UsageReplan, req.Model, usage)...); applyErr != nil {
 			return applyErr
 		}
 		wish, revise := errors.AsType[*ReviseError](err)
@@ -56,6 +56,8 @@ func (r *run) startReplan() {
 			return nil
 		case errors.Is(err, ErrDeclined):
 			return r.apply(schedule.RefuseReplan(r.state, declined)...)
+		case !asks && r.ledgerOut(err):
+			return nil
 		case errors.Is(err, boulder.ErrFatal), asks:
 			r.end(err)
 			return nil
@@ -84,7 +86,7 @@ func Proposal(s boulder.Snapshot) ReplanProposal {
 func (r *run) replanRequest() boulder.ReplanRequest {
 	b, plan := r.state.Boulder, r.state.Revision.Plan
 	req := boulder.ReplanRequest{
-		Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
+		Model: b.Ledger(), Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
 		Project: b.Project, Reason: b.Replan.Reason, Missing: b.Replan.Missing, Was: b.Replan.Was, Comment: b.Replan.Comment,
 	}
 	var notes []string
@@ -146,7 +148,7 @@ func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Tim
 	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
 	kept := slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return replaced(s.ID) })
 	plan.SubTasks, plan.Request = slices.Concat(kept, n.SubTasks), reowned(plan.Request, n, replaced)
-	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.LedgerModel), CreatedAt: now}
+	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.Ledger()), CreatedAt: now}
 	plan.Reseal()
 	rev := boulder.PlanRevision{
 		Number: old.Number + 1, Plan: plan, Hash: plan.Seal.Hash, Origin: boulder.OriginReplan, AdoptedAt: now,
@@ -211,9 +213,9 @@ func reowned(rows []boulder.Obligation, n boulder.Replacement, replaced func(id 
 	return rows
 }
 
-func plannedIn(s boulder.Spec, models ...string) boulder.PlannedIn {
+func plannedIn(s boulder.Spec, models ...boulder.Models) boulder.PlannedIn {
 	return boulder.PlannedIn{
 		ID: s.ID, Subject: s.Subject, DependsOn: append([]string{}, s.DependsOn...),
-		Model: cmp.Or(append([]string{s.Model}, models...)...),
+		Model: cmp.Or(append([]boulder.Models{s.Model}, models...)...),
 	}
 }

@@ -218,7 +218,7 @@ func (r *replay) mayWait(b boulder.Body) bool {
 	switch b := b.(type) {
 	case boulder.Parked:
 		return !r.judged(b.SubTaskID)
-	case boulder.Starting:
+	case boulder.Starting, boulder.Switched: // others may try a model, or hold the slots
 		return true
 	}
 	return false
@@ -269,7 +269,9 @@ func isDecision(b boulder.Body) bool {
 
 // ordersLeave reports whether an order may cause the event. Perhaps nothing ran then, and nothing was decided.
 func ordersLeave(b boulder.Body) bool {
-	switch b.(type) {
+	switch b := b.(type) {
+	case boulder.Cooled:
+		return !b.Lifted.IsZero()
 	case boulder.Archived, boulder.StatusChanged, boulder.Noted, boulder.BlockerSettled, boulder.SubTaskDone, boulder.Reopened,
 		boulder.Retry, boulder.SessionLeft, boulder.UsageReport, boulder.ReplanRefused, boulder.TaskComplete, boulder.Redone,
 		boulder.Kept, boulder.Decomposed, boulder.Replanned, boulder.PlanEdited, boulder.ModelSet:

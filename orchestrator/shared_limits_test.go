@@ -79,7 +79,7 @@ func TestSharedCooldown(t *testing.T) {
 			<-time.After(time.Minute)
 			return stop
 		}
-		with := func(id, model, ledger string) (stop context.CancelFunc) {
+		with := func(id string, model, ledger boulder.Models) (stop context.CancelFunc) {
 			settings := boulder.Settings{Model: model, LedgerModel: ledger}
 			if id == "planned" || id == "turned away" {
 				return start(id, orchestrator.Request{Task: id, Settings: settings})

@@ -142,8 +142,9 @@ func (r *run) cutShort(err error) bool {
 func (r *run) launchFor(
 	ref boulder.AttemptRef, work func(context.Context) error, events func(*boulder.Open) []boulder.Body, usage *boulder.Usage,
 ) {
+	ledger := r.state.Boulder.Ledger()
 	r.launchWork(workOf(ref), work, func(err error) error {
-		bodies := r.ledgerUsage(ref, boulder.UsageJudge, *usage)
+		bodies := ledgerUsage(ref, boulder.UsageJudge, ledger, *usage)
 		switch open := r.state.Open(ref.SubTaskID); {
 		case r.attemptOver(workOf(ref)): // an order ended it: the result is ignored
 			bodies = append(bodies, stopped(r.state, ref)...) // [Runner.Run] has stopped its turn
@@ -231,9 +232,7 @@ func (r *run) startJudge(o *boulder.Open) {
 	var verdict boulder.Verdict
 	var usage boulder.Usage
 	r.launchFor(ref, func(ctx context.Context) (err error) {
-		if verdict, usage, err = r.o.cfg.Judge.Judge(ctx, req); errors.Is(err, boulder.ErrFatal) {
-			err = fmt.Errorf("%w: %w", ErrWaiting, err) // only the user can choose another judge, or give it a key
-		}
+		verdict, usage, err = r.o.cfg.Judge.Judge(ctx, req)
 		return err
 	}, func(o *boulder.Open) []boulder.Body {
 		return []boulder.Body{schedule.Judged(r.state, o, req.Turn.Number, verdict, r.now)}
@@ -243,7 +242,7 @@ func (r *run) startJudge(o *boulder.Open) {
 // judgeRequest returns what the judge is told about an ended turn, from stored records only.
 func judgeRequest(s *boulder.State, o *boulder.Open) boulder.JudgeRequest {
 	req := boulder.JudgeRequest{
-		Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints,
+		Model: s.Boulder.Ledger(), Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Notes: notesAndAnswers(s, o.SubTask), Scope: s.Boulder.Scope, RulesFirst: schedule.RulesFirst(s, o),
 	}
@@ -322,12 +321,12 @@ func (r *run) admissible(m message) error {
 }
 
 // ledgerUsage returns the usage event of a call of the ledger's model, or none if it used nothing.
-func (r *run) ledgerUsage(ref boulder.AttemptRef, source string, used boulder.Usage) []boulder.Body {
+func ledgerUsage(ref boulder.AttemptRef, source, model string, used boulder.Usage) []boulder.Body {
 	if used == (boulder.Usage{}) {
 		return nil
 	}
 	return []boulder.Body{boulder.UsageReport{
-		SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: source, Model: r.state.Boulder.LedgerModel, Usage: used,
+		SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: source, Model: model, Usage: used,
 	}}
 }
 
@@ -345,8 +344,14 @@ func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 			AttemptRef: o.Attempt.AttemptRef, Kind: boulder.TroublePaused, Reason: pausedByUser, NotBefore: r.now, Uncounted: true,
 		}}
 	case errors.Is(err, boulder.ErrFatal):
-		r.end(err)
-		return nil
+		out := schedule.Outage(r.state, r.o.limits, r.now, o, err)
+		if out == nil && o.Attempt.Status == boulder.AttemptMonitoring {
+			err = fmt.Errorf("%w: %w", ErrWaiting, err) // only the user can choose another judge, or give it a key
+		}
+		if out == nil {
+			r.end(err)
+		}
+		return out
 	}
 	return schedule.Failed(r.state, r.o.limits, r.now, o, err)
 }

@@ -48,7 +48,7 @@ func (a *CheckAnswer) check() error {
 // Unchecked. Otherwise the error is a [*boulder.TroubleError] of [boulder.TroubleJudge].
 func (j *Judge) Check(ctx context.Context, req boulder.CheckRequest) (boulder.RequestCheck, boulder.Usage, error) {
 	question := providers.Request{System: checkSystemPrompt, Schema: ledger.Schema[CheckAnswer](nil), SchemaName: "request_check"}
-	answer, spent, err := ledger.Ask(ctx, j.Completer, j.log(), question, (*CheckAnswer).check,
+	answer, spent, err := ledger.Ask(ctx, j.by(req.Model), j.log(), question, (*CheckAnswer).check,
 		checkPrompt(req, maxEvidence), checkPrompt(req, maxEvidence/3))
 	switch {
 	case err == nil:

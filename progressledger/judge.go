@@ -19,7 +19,17 @@ const maxEvidence = 30_000
 // Judge is the Progress Ledger, of sub-tasks ([Judge.Judge]) and of the whole request ([Judge.Check]). It is stateless and safe for concurrent use.
 type Judge struct {
 	Completer providers.Completer // answers; it retries ([providers.WithRetry])
-	Logger    *slog.Logger
+	// Others answer requests that name another model, by provider/model.
+	Others map[string]providers.Completer
+	Logger *slog.Logger
+}
+
+// by returns what answers for a model; empty: the judge's own.
+func (j *Judge) by(model string) providers.Completer {
+	if c := j.Others[model]; c != nil {
+		return c
+	}
+	return j.Completer
 }
 
 func (j *Judge) log() *slog.Logger { return cmp.Or(j.Logger, slog.New(slog.DiscardHandler)) }
@@ -44,7 +54,7 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 		return v, boulder.Usage{}, nil
 	}
 	question := providers.Request{System: systemPrompt, Schema: schema(req), SchemaName: "verdict"}
-	answer, spent, err := ledger.Ask(ctx, j.Completer, j.log(), question, (*Answer).check,
+	answer, spent, err := ledger.Ask(ctx, j.by(req.Model), j.log(), question, (*Answer).check,
 		userPrompt(req, maxEvidence), userPrompt(req, maxEvidence/3))
 	switch {
 	case err == nil:

@@ -333,11 +333,10 @@ func Message(err error) string {
 func (p *Project) HandOver(
 	ctx context.Context, req Request, start func(context.Context) (*Access, error),
 ) (id string, pid int, err error) {
-	ledger, err := modelOf("--ledger-model", p.opts.LedgerModel)
-	if err != nil {
+	if req.LedgerModel, err = modelsOf("--ledger-model", p.opts.LedgerModel); err != nil {
 		return "", 0, err
 	}
-	req.LedgerModel = ledger.String()
+	req.LedgerModel = req.LedgerModel.Or(p.cfg.Models.Fallback)
 	if req.Base == "" && req.Resume == "" { // else the server takes its own base, which may be outdated
 		work, err := workspace.Open(ctx, p.dir, p.blockersFiles()...)
 		if err == nil {

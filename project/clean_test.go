@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
@@ -17,7 +18,7 @@ func TestLedgersAreCleaned(t *testing.T) {
 	p := prepare(t.TempDir(), Options{})
 	said := `{"sub_tasks":[{"id":"a","subject":"A","description":"use ` + key +
 		`"},{"id":"b","subject":"B","description":"check"}]}`
-	p.completer = cleanCompleter{&providerstest.Script{Answers: []any{said, said}}, p.secrets}
+	p.completers = map[string]providers.Completer{"": cleanCompleter{&providerstest.Script{Answers: []any{said, said}}, p.secrets}}
 	plan, _, err := p.Plan(t.Context(), boulder.PlanRequest{Task: "use " + key, Mode: boulder.PlanAlways}, nil, nil)
 	if err != nil || plan.SubTasks[0].Description != "use [redacted]" || plan.Task != "use [redacted]" || plan.Edited() {
 		t.Errorf("%+v, %v", plan, err)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,20 +99,28 @@ func (p *Project) OpenLedger() error {
 	if err != nil {
 		return err
 	}
-	ref, err := modelOf("--ledger-model", p.opts.LedgerModel, p.cfg.LedgerModel, p.opts.Model, p.cfg.Model)
+	all, err := modelsOf("--ledger-model", p.opts.LedgerModel, p.cfg.LedgerModel, p.opts.Model, p.cfg.Model)
 	if err != nil {
 		return err
 	}
-	if p.direct = registry.Has(ref.Provider); p.direct {
-		p.ledger = ref.String()
-		direct, err := registry.Completer(ref)
-		p.completer = cleanCompleter{direct, p.secrets}
-		return err
+	p.ledgers, p.completers, p.direct = all.Or(p.cfg.Models.Fallback), map[string]providers.Completer{}, map[string]bool{}
+	names := p.ledgers.All()
+	if len(names) == 0 {
+		names = []string{""} // OpenCode chooses it, as for sub-tasks
 	}
-	p.ledger = ref.String() // empty leaves the choice to OpenCode, as for sub-tasks
-	p.completer = cleanCompleter{providers.WithPrices(&ocprovider.Completer{
-		Host: p.host, Directory: p.dir, Agent: ocprovider.Agent, Model: opencode.Model(p.ledger),
-	}, ref, p.cfg.Prices), p.secrets}
+	for _, name := range names {
+		ref, _ := providers.ParseModel(name) // zero for none
+		var asked providers.Completer = &ocprovider.Completer{Host: p.host, Directory: p.dir, Agent: ocprovider.Agent, Model: opencode.Model(name)}
+		if p.direct[name] = registry.Has(ref.Provider); p.direct[name] {
+			asked, err = registry.Completer(ref)
+		} else {
+			asked = providers.WithPrices(asked, ref, p.cfg.Prices)
+		}
+		if err != nil {
+			return err
+		}
+		p.completers[name] = cleanCompleter{asked, p.secrets}
+	}
 	return nil
 }
 
@@ -128,24 +137,23 @@ func (p *Project) KeepLedger(ctx context.Context, ref string) {
 	}
 }
 
-// modelOf parses the first non-empty name, or returns zero. Errors name flag, from which the first name comes.
-func modelOf(flag string, names ...string) (ref providers.ModelRef, err error) {
-	if name := cmp.Or(names...); name != "" {
-		if ref, err = providers.ParseModel(name); err != nil {
-			err = usagef("%s: %w", flag, err)
-		}
+// modelsOf checks the first models of names that are not empty. Errors name flag, from which the first come.
+func modelsOf(flag string, names ...boulder.Models) (boulder.Models, error) {
+	models, err := providers.ParseModels(string(cmp.Or(names...)))
+	if err != nil {
+		err = usagef("%s: %w", flag, err)
 	}
-	return ref, err
+	return models, err
 }
 
 func (p *Project) planner() *taskledger.Planner {
 	return &taskledger.Planner{
-		Completer: p.completer, Model: p.ledger, Logger: p.log, Note: p.opts.Note, Warn: func(text string) { p.warn("%s", text) },
+		Completer: p.completers[p.Ledger()], Model: p.Ledger(), Others: p.completers, Logger: p.log, Note: p.opts.Note, Warn: func(text string) { p.warn("%s", text) },
 	}
 }
 
 func (p *Project) judge() *progressledger.Judge {
-	return &progressledger.Judge{Completer: p.completer, Logger: p.log}
+	return &progressledger.Judge{Completer: p.completers[p.Ledger()], Others: p.completers, Logger: p.log}
 }
 
 func (p *Project) orchestrator(db *store.DB) (*orchestrator.Orchestrator, error) {
@@ -208,11 +216,16 @@ func Overlay(b, over boulder.Budget) boulder.Budget {
 // Base returns the project's HEAD as of [Project.Connect], or "" outside git.
 func (p *Project) Base() string { return p.base }
 
-// Ledger returns the model that plans and judges, or "" if OpenCode chooses it.
-func (p *Project) Ledger() string { return p.ledger }
+// Ledger returns the model that plans and judges while it can be used, or "" if OpenCode chooses it.
+func (p *Project) Ledger() string { return p.ledgers.First() }
 
-// LedgerIsDirect reports whether the ledgers call their provider directly, not through OpenCode.
-func (p *Project) LedgerIsDirect() bool { return p.direct }
+// LedgerIsDirect reports whether the ledgers call its provider directly, not through OpenCode.
+func (p *Project) LedgerIsDirect() bool { return p.direct[p.Ledger()] }
+
+// throughOpenCode returns the models of the ledgers that OpenCode is asked for.
+func (p *Project) throughOpenCode() boulder.Models {
+	return boulder.JoinModels(slices.DeleteFunc(p.ledgers.All(), func(m string) bool { return p.direct[m] })...)
+}
 
 // NoDiffs says why the project has no diffs, or returns "" if it has.
 func (p *Project) NoDiffs() string { return p.work().Reason() }

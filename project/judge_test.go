@@ -19,7 +19,7 @@ func TestServerHasTheBouldersJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	for id, judge := range map[string]string{"chosen": "openai/judge", "default": ""} {
+	for id, judge := range map[string]boulder.Models{"chosen": "openai/judge", "default": ""} {
 		s := boulder.NewState()
 		_, err := s.Apply(boulder.Event{Time: time.Now(), BoulderID: id, Body: boulder.Created{Boulder: boulder.Boulder{
 			ID: id, Task: "Do it", Project: "/project", Settings: boulder.Settings{LedgerModel: judge},
@@ -32,7 +32,12 @@ func TestServerHasTheBouldersJudge(t *testing.T) {
 		}
 	}
 	const stopping = "the server is stopping"
-	for _, tt := range []struct{ server, resume, named, says string }{
+	for _, tt := range []struct {
+		server boulder.Models
+		resume string
+		named  boulder.Models
+		says   string
+	}{
 		{"openai/judge", "chosen", "", stopping},
 		{"openai/other", "chosen", "", "with openai/other, boulder chosen with openai/judge"},
 		{"", "chosen", "", "with the default model, boulder chosen with openai/judge"},
@@ -41,7 +46,7 @@ func TestServerHasTheBouldersJudge(t *testing.T) {
 		{"openai/other", "chosen", "openai/other", stopping}, // the user chose it
 		{"openai/other", "chosen", "openai/third", "with openai/other, not with openai/third"},
 	} {
-		sv := &service{State: &State{DB: db, p: &Project{ledger: tt.server}}, closed: true}
+		sv := &service{State: &State{DB: db, p: &Project{ledgers: tt.server}}, closed: true}
 		_, err := sv.Submit(t.Context(), Request{Resume: tt.resume, Settings: boulder.Settings{LedgerModel: tt.named}})
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%+v: %v", tt, err)

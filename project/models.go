@@ -23,17 +23,16 @@ const slowBoot = 5 * time.Second
 
 // CheckModels refuses a plan with a model or agent that OpenCode does not have, before the run spends an hour. It
 // returns the model of sub-tasks that name none: from flags, configuration or OpenCode; empty lets OpenCode choose.
-func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, error) {
+func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (boulder.Models, error) {
 	return p.checkModels(ctx, plan, "", "")
 }
 
 // checkModels is [Project.CheckModels] for a run whose settings name a model and an agent, or none.
-func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, model, agent string) (string, error) {
-	ref, err := modelOf("--model", model, p.opts.Model, p.cfg.Model)
+func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, model boulder.Models, agent string) (boulder.Models, error) {
+	unnamed, err := modelsOf("--model", model, p.opts.Model, p.cfg.Model)
 	if err != nil {
 		return "", err
 	}
-	fallback := ref.String()
 	slow := time.AfterFunc(time.Second, func() { p.note("Waiting for OpenCode …") })
 	defer slow.Stop()
 	conn, err := p.host.Connect(ctx)
@@ -55,23 +54,33 @@ func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, model, ag
 		return "", err
 	}
 	from := cmp.Or(text.If(model != "", "the request"), "--model or the configuration")
-	unnamed := func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }
-	if fallback == "" && slices.ContainsFunc(plan.SubTasks, unnamed) {
+	needed := func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }
+	if unnamed == "" && slices.ContainsFunc(plan.SubTasks, needed) {
 		from = "OpenCode's configuration"
-		if fallback, err = dir.DefaultModel(ctx); err != nil {
+		chosen, err := dir.DefaultModel(ctx)
+		if err != nil {
 			return "", fmt.Errorf("ask OpenCode for its model: %w", err)
 		}
+		unnamed = boulder.Models(chosen)
 	}
-	wanted := map[string]string{fallback: from, plan.Model: "the plan's model"}
-	for _, s := range plan.SubTasks {
-		if _, ok := wanted[s.Model]; !ok {
-			wanted[s.Model] = fmt.Sprintf("sub-task %q", s.ID)
+	wanted := map[string]string{} // who names it, by model
+	want := func(models boulder.Models, who string) error {
+		for _, err := range providers.CheckModels(models) {
+			return usagef("%s: %w", who, err)
 		}
+		for _, name := range models.All() {
+			wanted[name] = cmp.Or(wanted[name], who)
+		}
+		return nil
 	}
-	if _, named := wanted[p.ledger]; !p.direct && !named {
-		wanted[p.ledger] = "--ledger-model or the configuration"
+	errs := []error{want(unnamed, from), want(plan.Model, "the plan's model")}
+	for _, s := range plan.SubTasks {
+		errs = append(errs, want(s.Model, fmt.Sprintf("sub-task %q", s.ID)))
 	}
-	delete(wanted, "")
+	errs = append(errs, want(p.throughOpenCode(), "--ledger-model or the configuration"), want(p.cfg.Models.Fallback, "models.fallback"))
+	if err := errors.Join(errs...); err != nil {
+		return "", err
+	}
 	var used []string
 	for name := range wanted {
 		provider, _, _ := strings.Cut(name, "/")
@@ -79,15 +88,12 @@ func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, model, ag
 	}
 	p.warnOfProxies(p.Proxied(catalogue, used))
 	for name, who := range wanted {
-		ref, err := providers.ParseModel(name)
-		if err != nil {
-			return "", usagef("%s: %w", who, err)
-		}
 		if !catalogue.Has(opencode.Model(name)) {
-			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, ref.Provider))
+			provider, _, _ := strings.Cut(name, "/")
+			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, provider))
 		}
 	}
-	return fallback, nil
+	return unnamed, nil
 }
 
 // agent returns the agent of sub-tasks that name none; empty lets OpenCode choose.
@@ -131,10 +137,9 @@ func offered(c opencode.Catalogue, provider string) string {
 		provider, strings.Join(connected, ", "))
 }
 
-// Model returns the model that flags or configuration set for sub-tasks that name none, or "".
-func (p *Project) Model() (string, error) {
-	ref, err := modelOf("--model", p.opts.Model, p.cfg.Model)
-	return ref.String(), err
+// Model returns the models that flags or configuration set for sub-tasks that name none, or "".
+func (p *Project) Model() (boulder.Models, error) {
+	return modelsOf("--model", p.opts.Model, p.cfg.Model)
 }
 
 // price computes the cost of a call from the configured prices, for models whose price OpenCode does not know.

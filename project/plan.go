@@ -40,13 +40,13 @@ func (p *Project) Plan(
 	if err != nil {
 		return nil, boulder.Usage{}, err
 	}
-	looks := orchestrator.Looks{Model: cmp.Or(p.cfg.Plan.LookModel, model)}
+	looks := orchestrator.Looks{Model: cmp.Or(p.cfg.Plan.LookModel, model.First())}
 	if p.host != nil {
 		if looks.Looker, err = executor.New(p.looks()); err != nil {
 			return nil, boulder.Usage{}, err
 		}
 	}
-	plan, usage, err := orchestrator.PlanPatiently(ctx, p.planner(), looks, p.cleanAnswers(ask), req, limits, told)
+	plan, usage, err := orchestrator.PlanPatiently(ctx, p.planner(), p.ledgers, looks, p.cleanAnswers(ask), req, limits, told)
 	if err != nil {
 		return nil, usage, cmp.Or(context.Cause(ctx), fmt.Errorf("plan: %w", err))
 	}
@@ -89,12 +89,12 @@ func (p *Project) CheckPlan(name string, data []byte) (*boulder.Plan, []yamlfile
 
 // cleanPlan takes secrets out of a plan, and refuses those in commands, ids and models. name stands for it in messages.
 func (p *Project) cleanPlan(name string, plan *boulder.Plan) (*boulder.Plan, error) {
-	if err := p.refuseSecret("the plan's model", plan.Model); err != nil {
+	if err := p.refuseSecret("the plan's model", plan.Model.All()...); err != nil {
 		return nil, err
 	}
 	for _, s := range plan.SubTasks {
 		for name, values := range map[string][]string{
-			"id": {s.ID}, "model": {s.Model}, "agent": {s.Agent}, "depends_on": s.DependsOn,
+			"id": {s.ID}, "model": s.Model.All(), "agent": {s.Agent}, "depends_on": s.DependsOn,
 			"gates": s.Gates, "no_worse": s.NoWorse,
 		} {
 			if err := p.refuseSecret(fmt.Sprintf("%s of sub-task %q", name, p.secrets.Text(s.ID)), values...); err != nil {
@@ -184,7 +184,7 @@ func (p *Project) Check(ctx context.Context, req *Request) (err error) {
 
 // CheckNeeds refuses a plan, or the settings of a run that has none yet, with a model or an agent that OpenCode does not
 // have, or a criterion that nothing can check. It returns the model of sub-tasks that name none, as [Project.CheckModels].
-func (p *Project) CheckNeeds(ctx context.Context, plan *boulder.Plan, s boulder.Settings, done Criteria) (string, error) {
+func (p *Project) CheckNeeds(ctx context.Context, plan *boulder.Plan, s boulder.Settings, done Criteria) (boulder.Models, error) {
 	named := cmp.Or(plan, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
 	model, err := p.checkModels(ctx, named, s.Model, s.Agent)
 	if err == nil {

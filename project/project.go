@@ -37,10 +37,10 @@ import (
 type Options struct {
 	// Config is the configuration file to read. Defaults to the user's, overridden by the project's.
 	Config string
-	// Model is PROVIDER/MODEL for sub-tasks that name none. Defaults to the configuration, then to OpenCode's own.
-	Model string
-	// LedgerModel is PROVIDER/MODEL for planning and judging. Defaults to the configuration, then to Model.
-	LedgerModel string
+	// Model is for sub-tasks that name none. Defaults to the configuration, then to OpenCode's own.
+	Model boulder.Models
+	// LedgerModel is for planning and judging. Defaults to the configuration, then to Model.
+	LedgerModel boulder.Models
 	// Agent is OpenCode's agent for sub-tasks that name none. Defaults to the configuration, then to OpenCode's own.
 	Agent string
 	// OpenCode is the path of the binary. Defaults to $MANAGER_OPENCODE, the configuration, $PATH.
@@ -86,15 +86,15 @@ type Project struct {
 	registration *orphan.Registration // of processes that must not outlive this one; nil before the first start
 
 	// Set by Connect.
-	host      *opencode.Host
-	attached  *opencode.Client // with Options.Attach
-	files     atomic.Pointer[files]
-	base      string // HEAD; empty outside git
-	completer providers.Completer
-	ledger    string // the ledger model; empty: OpenCode chooses it
-	direct    bool   // the ledgers call their provider directly, not through OpenCode
-	runner    *executor.Executor
-	diverter  *diverter
+	host       *opencode.Host
+	attached   *opencode.Client // with Options.Attach
+	files      atomic.Pointer[files]
+	base       string                         // HEAD; empty outside git
+	ledgers    boulder.Models                 // of the ledgers; empty: OpenCode chooses it
+	completers map[string]providers.Completer // by model of ledgers
+	direct     map[string]bool                // likewise: its provider is called directly, not through OpenCode
+	runner     *executor.Executor
+	diverter   *diverter
 
 	tryService bool // attach may fall back to the background service of OpenCode 2
 }

@@ -24,15 +24,14 @@ func (p *Project) Proxied(c opencode.Catalogue, of []string) (all []string) {
 	return all
 }
 
-// LedgerProxied is [Project.Proxied] for the provider of the ledger model, if it is asked directly.
-func (p *Project) LedgerProxied() []string {
-	provider, _, _ := strings.Cut(p.ledger, "/")
+// LedgerProxied is [Project.Proxied] for the providers of the ledgers' models that are asked directly.
+func (p *Project) LedgerProxied() (all []string) {
 	for _, s := range p.Sources() {
-		if p.direct && s.Name == provider {
-			return proxied(provider, s.Address, p.opts.Environ)
+		if slices.ContainsFunc(p.ledgers.All(), func(m string) bool { return p.direct[m] && strings.HasPrefix(m, s.Name+"/") }) {
+			all = append(all, proxied(s.Name, s.Address, p.opts.Environ)...)
 		}
 	}
-	return nil
+	return all
 }
 
 func proxied(provider, address string, environ []string) []string {

@@ -8,17 +8,17 @@ import (
 )
 
 // Reset returns the latest end of a limit that a provider has named, in any boulder of the project, for a model that a
-// request would use; and that model. A request without a model may use any. The cool-down is zero if there is none.
+// request would use, the first of a list; and that model. A request without a model may use any. The cool-down is zero if there is none.
 func (p *Project) Reset(ctx context.Context, req *Request) (model string, latest boulder.Cooldown, err error) {
 	run, err := p.Model()
 	if err != nil {
 		return "", latest, err
 	}
-	used := map[string]bool{cmp.Or(req.Model, run): true}
+	used := map[string]bool{cmp.Or(req.Model, run).First(): true}
 	if req.Plan != nil {
 		clear(used)
 		for _, s := range req.Plan.SubTasks {
-			used[cmp.Or(s.Model, req.Plan.Model, req.Model, run)] = true
+			used[cmp.Or(s.Model, req.Plan.Model, req.Model, run).First()] = true
 		}
 	}
 	there, err := p.Read(ctx)
@@ -33,7 +33,7 @@ func (p *Project) Reset(ctx context.Context, req *Request) (model string, latest
 			continue // named by the listing's error
 		}
 		for m, c := range b.Boulder.Cooldowns {
-			if (used[m] || used[""]) && c.Lifted.IsZero() && latest.Until.Before(c.Until) {
+			if (used[m] || used[""]) && c.Lifted.IsZero() && !c.Endless() && latest.Until.Before(c.Until) {
 				model, latest = m, c
 			}
 		}

@@ -150,17 +150,17 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 // Complete fills in what a request leaves out, and cleans its texts.
 func (p *Project) Complete(ctx context.Context, req *Request) error {
 	req.Ask = p.cleanAnswers(req.Ask)
-	if req.LedgerModel, req.ReplanGates = p.ledger, p.cfg.AllowModelGates; req.Resume != "" {
+	if req.LedgerModel, req.ReplanGates = p.ledgers, p.cfg.AllowModelGates; req.Resume != "" {
 		return nil
 	}
 	req.Task, req.Constraints = p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)
 	if req.Plan == nil && req.Fork == nil {
 		req.Model, req.GatesApproved = cmp.Or(req.Model, p.opts.Model, p.cfg.Model), p.cfg.AllowModelGates
 	}
-	req.Agent = cmp.Or(req.Agent, p.agent())
+	req.Agent, req.Fallback = cmp.Or(req.Agent, p.agent()), cmp.Or(req.Fallback, p.cfg.Models.Fallback)
 	req.LookMode, req.LookModel = cmp.Or(req.LookMode, p.cfg.Plan.Look), cmp.Or(req.LookModel, p.cfg.Plan.LookModel)
 	if on, model := p.cfg.Reviews(); on {
-		req.Review, req.ReviewModel = true, cmp.Or(req.ReviewModel, model, p.ledger)
+		req.Review, req.ReviewModel = true, cmp.Or(req.ReviewModel, model, p.Ledger())
 	}
 	done := p.Criteria(req.DoneWhen)
 	req.DoneWhen, req.Checks, req.Base = done.Words, done.Checks, cmp.Or(req.Base, p.base)
@@ -353,17 +353,17 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 	if req.Engine != "" {
 		return "", fmt.Errorf("%w: this server runs boulders itself: stop it, and start `manager-%s gateway`", boulder.ErrRefused, req.Engine)
 	}
-	if req.LedgerModel != "" && req.LedgerModel != s.p.ledger {
+	if req.LedgerModel != "" && req.LedgerModel != s.p.ledgers {
 		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s:"+
 			" stop it, and start it with --ledger-model",
-			boulder.ErrRefused, cmp.Or(s.p.ledger, "the default model"), req.LedgerModel)
+			boulder.ErrRefused, cmp.Or(s.p.ledgers, "the default model"), req.LedgerModel)
 	}
 	if req.Resume != "" && req.LedgerModel == "" {
 		there, err := s.DB.Get(ctx, req.Resume)
-		if judge := there.Boulder.LedgerModel; err == nil && judge != s.p.ledger {
+		if judge := there.Boulder.LedgerModel; err == nil && judge != s.p.ledgers {
 			return "", fmt.Errorf("%w: the server plans and judges with %s, boulder %s with %s: stop the server, and run"+
 				" `manager resume %s`, with --ledger-model for another judge", boulder.ErrRefused,
-				cmp.Or(s.p.ledger, "the default model"), req.Resume, cmp.Or(judge, "the default model"), req.Resume)
+				cmp.Or(s.p.ledgers, "the default model"), req.Resume, cmp.Or(judge, "the default model"), req.Resume)
 		}
 	}
 	s.mu.Lock()

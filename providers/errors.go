@@ -105,6 +105,12 @@ func (e *Error) Unwrap() error { return e.Err }
 // Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool { return meanings[e.Kind].passes }
 
+// UnknownModel reports whether the provider does not have the model.
+func (e *Error) UnknownModel() bool {
+	return e.Kind == KindBadRequest &&
+		(e.Status == http.StatusNotFound || e.Code == "model_not_found" || errors.Is(e.Err, boulder.ErrUnknownModel))
+}
+
 // asError returns a copy of a Completer's error, and classifies one that is no [*Error].
 func asError(err error) *Error {
 	if typed, ok := errors.AsType[*Error](err); ok {

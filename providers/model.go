@@ -2,9 +2,13 @@ package providers
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/boulder"
 )
 
 // maxModelRef bounds a reference, in bytes. The longest in OpenCode's catalogue is below 100.
@@ -34,6 +38,31 @@ func ParseModel(s string) (ModelRef, error) {
 		return ModelRef{}, fmt.Errorf("%q is half a model reference; write provider/model, for example openai/gpt-4o", s)
 	}
 	return ModelRef{Provider: provider, Model: model}, nil
+}
+
+// CheckModels returns what is wrong in a list of models, by the place in it.
+func CheckModels(models boulder.Models) iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		all := models.All()
+		for i, name := range all {
+			_, err := ParseModel(name)
+			if err == nil && slices.Contains(all[:i], name) {
+				err = fmt.Errorf("%s is named twice", name)
+			}
+			if err != nil && !yield(i, err) {
+				return
+			}
+		}
+	}
+}
+
+// ParseModels reads models as a flag names them: one, or several separated by commas. None is no error.
+func ParseModels(s string) (boulder.Models, error) {
+	models := boulder.Models(strings.ReplaceAll(s, ", ", ","))
+	for _, err := range CheckModels(models) {
+		return "", err
+	}
+	return models, nil
 }
 
 // String returns "provider/model", or "" for the zero value.

@@ -65,7 +65,7 @@ func drawPlan(rt *rapid.T) []boulder.Spec {
 			}
 		}
 		s.Priority = rapid.SampledFrom([]boulder.Priority{"", boulder.High, boulder.Low}).Draw(rt, "priority")
-		s.Model = rapid.SampledFrom([]string{"", "a/x", "b/y"}).Draw(rt, "model")
+		s.Model = rapid.SampledFrom([]boulder.Models{"", "a/x", "b/y", "a/x,b/y"}).Draw(rt, "model")
 		s.Gates = rapid.SliceOfN(rapid.String(), 0, 2).Draw(rt, "gates")
 		plan = append(plan, s)
 	}

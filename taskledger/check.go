@@ -51,7 +51,7 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c.findings()
 	c.questions()
 	c.obligations()
-	c.model("model", p.Model)
+	c.models("model", p.Model)
 	c.notBlank("", "integration_gates", p.IntegrationGates)
 	c.commands("integration_gates", p.IntegrationGates)
 	for i, s := range p.SubTasks {
@@ -201,7 +201,7 @@ func (c *checker) subTask(in, called string, s boulder.Spec) {
 				"%s has the command %q under gates and under no_worse", called, text.Cut(gate, maxID))
 		}
 	}
-	c.model(in+"model", s.Model)
+	c.models(in+"model", s.Model)
 }
 
 var validID = text.Regexp(`^[\w-]+$`)
@@ -239,9 +239,13 @@ func (c *checker) commands(path string, lines []string) {
 	}
 }
 
-func (c *checker) model(path, model string) {
-	if _, err := providers.ParseModel(model); model != "" && err != nil {
-		c.report(path, "`opencode models` lists those there are", "this is no model: %v", err)
+func (c *checker) models(path string, models boulder.Models) {
+	for i, err := range providers.CheckModels(models) {
+		at := path
+		if len(models.All()) > 1 {
+			at = fmt.Sprintf("%s[%d]", path, i)
+		}
+		c.report(at, "`opencode models` lists those there are", "this is no model: %v", err)
 	}
 }
 

@@ -56,7 +56,7 @@ func randomPlan(t *rapid.T) *boulder.Plan {
 	p := &boulder.Plan{
 		Task: nasty(t, "task"), Goal: nastyLine(t, "goal"), Constraints: nastyList(t, "constraints"),
 		Facts: boulder.Facts{Given: nastyList(t, "given"), Guesses: nastyList(t, "guesses")},
-		Model: rapid.SampledFrom([]string{"", "a/b", "openrouter/a/b:free"}).Draw(t, "model"),
+		Model: rapid.SampledFrom([]boulder.Models{"", "a/b", "openrouter/a/b:free", "a/b,c/d"}).Draw(t, "model"),
 	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "n") {
 		s := boulder.Spec{

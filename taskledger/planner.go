@@ -29,9 +29,21 @@ const (
 type Planner struct {
 	Completer providers.Completer // answers; it retries ([providers.WithRetry]) and chooses the model
 	Model     string              // ledger model named in the seal, as provider/model; it is not sent
-	Logger    *slog.Logger        // defaults to none
-	Note      func(text string)   // what a model that plans a task is shown of the project; may be nil
-	Warn      func(text string)   // what the user should know about an answer; may be nil
+	// Others answer requests that name another model, by provider/model.
+	Others map[string]providers.Completer
+	Logger *slog.Logger      // defaults to none
+	Note   func(text string) // what a model that plans a task is shown of the project; may be nil
+	Warn   func(text string) // what the user should know about an answer; may be nil
+}
+
+// by returns the planner that asks a model; empty: its own.
+func (p *Planner) by(model string) *Planner {
+	if c := p.Others[model]; c != nil {
+		other := *p
+		other.Completer, other.Model = c, model
+		return &other
+	}
+	return p
 }
 
 func (p *Planner) log() *slog.Logger { return cmp.Or(p.Logger, slog.New(slog.DiscardHandler)) }
@@ -52,11 +64,12 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		return nil, boulder.Usage{}, errors.New("make a plan: there is no task: say what to do")
 	}
 	if req.Was != nil {
-		return p.revise(ctx, req)
+		return p.by(req.Model).revise(ctx, req)
 	}
 	if req.Mode == boulder.PlanNever {
 		return Seal(single(req), boulder.OriginDirect, "", time.Now()), boulder.Usage{}, nil
 	}
+	p = p.by(req.Model)
 	survey := p.survey(ctx, req.Project, req.Task)
 	known, spent, err := req.Known, boulder.Usage{}, error(nil)
 	if known == nil {
@@ -92,7 +105,7 @@ func (p *Planner) Prepare(ctx context.Context, req boulder.PlanRequest) (boulder
 		return boulder.Prepared{}, boulder.Usage{}, nil
 	}
 	survey := p.survey(ctx, req.Project, req.Task)
-	known, spent, err := p.prepare(ctx, req, survey)
+	known, spent, err := p.by(req.Model).prepare(ctx, req, survey)
 	if err != nil {
 		return boulder.Prepared{}, spent, err
 	}
@@ -210,6 +223,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if len(req.Replaced)+len(req.Missing) == 0 {
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
 	}
+	p = p.by(req.Model)
 	asked := question(replanSystemPrompt, schemaOf(req.Facts, "goal", "constraints", "owners", "allowed"))
 	prompt := replanPrompt
 	if len(req.Missing) > 0 {

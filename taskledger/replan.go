@@ -221,7 +221,7 @@ func (r *replanner) inherit() {
 		all = append(all, i)
 		if old != nil {
 			s := &r.specs[i]
-			s.Model, s.Agent, s.Priority, s.DoneWhen = old.Model, old.Agent, old.Priority, slices.Clone(old.DoneNamed())
+			s.Model, s.Agent, s.Priority, s.DoneWhen = old.Wanted(), old.Agent, old.Priority, slices.Clone(old.DoneNamed())
 			addTo(&s.Found, old.Found...)
 			addTo(&s.Questions, old.Questions...)
 			if old.Budget != nil {

@@ -105,9 +105,19 @@ func (d *decoder) read(path string, n *yaml.Node, to reflect.Value, option strin
 		d.mapping(path, n, to)
 	case kind == reflect.Slice:
 		d.list(path, n, to, option)
+	case isList(to.Type()):
+		var items []string
+		d.list(path, n, reflect.ValueOf(&items).Elem(), option)
+		to.SetString(strings.ReplaceAll(strings.Join(items, ","), ", ", ","))
 	default:
 		d.scalar(path, n, to, option)
 	}
+}
+
+// isList reports whether a text of this type is a list, separated by commas: a file may write it as either.
+func isList(t reflect.Type) bool {
+	_, list := reflect.Zero(t).Interface().(interface{ All() []string })
+	return list && t.Kind() == reflect.String
 }
 
 // list reads a list, or a single text as a list of one. A null or invalid text keeps its place.

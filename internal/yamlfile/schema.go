@@ -26,6 +26,8 @@ func schema(t reflect.Type, option string) *jsonschema.Schema {
 			is = anyOf(items.CloneSchemas(), is)
 		}
 		return is
+	case isList(t):
+		return anyOf(&jsonschema.Schema{Type: "string"}, &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}})
 	case kind != reflect.Struct, t == reflect.TypeFor[time.Time]():
 		return scalarOf(t, option).schema
 	}

@@ -186,7 +186,7 @@ func New(in Input) *Report {
 		r.Usage = r.Usage.Add(a.Running())
 		model := a.Model
 		if a.Status == boulder.AttemptMonitoring {
-			model = b.LedgerModel
+			model = b.Ledger()
 		}
 		until, known := b.Cooldowns[model].Until, func(l Limit) bool { return l.Model == model }
 		if !a.Status.Terminal() && in.Now.Before(until) && !slices.ContainsFunc(r.Limited, known) {
@@ -255,7 +255,11 @@ func (r *Report) next() []NextStep {
 		steps = append(append(steps, r.retried()...), r.Resumed())
 	}
 	for _, l := range r.Limited {
-		add(fmt.Sprintf("ask %s again now: it is limited until %s", cmp.Or(l.Model, "the default model"), text.Until(l.Until, r.MadeAt)),
+		why := "it is limited until " + text.Until(l.Until, r.MadeAt)
+		if (boulder.Cooldown{Until: l.Until}).Endless() {
+			why = "it cannot be used, without a known end"
+		}
+		add(fmt.Sprintf("ask %s again now: %s", cmp.Or(l.Model, "the default model"), why),
 			"manager retry %s -b %s", l.SubTaskID, r.BoulderID)
 	}
 	if choices := r.Choices(); choices != "" {

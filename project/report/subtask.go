@@ -38,6 +38,7 @@ type SubTask struct {
 	Warnings []string `json:"warnings,omitempty"`
 
 	Attempts int      `json:"attempts"`
+	Models   []Model  `json:"models,omitempty"`   // of the attempts that had another than the first of the list
 	Failures []string `json:"failures,omitempty"` // a digest of each failed attempt, oldest first
 
 	Usage    boulder.Usage   `json:"usage"`
@@ -45,6 +46,13 @@ type SubTask struct {
 	Budget   *boulder.Budget `json:"budget"`    // null: none
 
 	task *boulder.SubTask
+}
+
+// Model is the model of an attempt, and those that could not be used instead.
+type Model struct {
+	Attempt int               `json:"attempt"`
+	Model   string            `json:"model"`
+	Instead []boulder.Instead `json:"instead"`
 }
 
 // Values of [SubTask.VerifiedBy].
@@ -66,6 +74,11 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 		Gates: []Gate{}, Criteria: []boulder.Criterion{}, Changes: []boulder.FileChange{}, Attempts: t.Attempts,
 		Failures: t.Failures, Usage: t.Usage.Add(running), WorkedMS: t.Worked.Milliseconds(), Budget: t.Budget,
 		task: t,
+	}
+	for _, a := range in.Attempts {
+		if a.SubTaskID == t.ID && len(a.Instead) > 0 {
+			s.Models = append(s.Models, Model{a.Attempt, a.Model, a.Instead})
+		}
 	}
 	for _, g := range t.GateRuns {
 		s.Gates = append(s.Gates, NewGate(g))

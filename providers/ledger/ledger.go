@@ -122,8 +122,14 @@ func Outage(ctx context.Context, err error) error {
 		return nil
 	case providers.KindQuota:
 		return fmt.Errorf("%w: %w", boulder.ErrNoCredit, err)
-	case providers.KindAuth, providers.KindBadRequest, providers.KindSetup:
-		return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
+	case providers.KindAuth:
+		return fmt.Errorf("%w: %w", boulder.ErrKey, err)
+	case providers.KindBadRequest, providers.KindSetup:
+		kind := boulder.ErrFatal
+		if failure, ok := errors.AsType[*providers.Error](err); ok && failure.UnknownModel() {
+			kind = boulder.ErrUnknownModel
+		}
+		return fmt.Errorf("%w: %w", kind, err)
 	}
 	trouble := &boulder.TroubleError{Kind: boulder.TroubleNetwork, Err: err}
 	if failure, ok := errors.AsType[*providers.Error](err); ok {

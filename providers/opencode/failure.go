@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -37,7 +38,7 @@ func failed(ctx context.Context, err error, starting bool) *providers.Error {
 	if turn, ok := errors.AsType[*opencode.TurnError](err); ok && !errors.Is(err, errRunaway) {
 		e := Classify(turn)
 		if errors.Is(turn, opencode.ErrUnknownModel) {
-			e.Kind, e.Err = providers.KindBadRequest, turn
+			e.Kind, e.Err = providers.KindBadRequest, fmt.Errorf("%w: %w", boulder.ErrUnknownModel, turn)
 			e.Message += " (`opencode models` lists what there is)"
 		}
 		return e

@@ -32,7 +32,7 @@ var sentinels = []struct {
 	err  error
 }{
 	{"trouble", boulder.ErrTrouble}, {"session_lost", boulder.ErrSessionLost}, {"no_credit", boulder.ErrNoCredit},
-	{"slots", boulder.ErrSlots}, {"fatal", boulder.ErrFatal}, {"no_new_plan", boulder.ErrNoNewPlan},
+	{"key", boulder.ErrKey}, {"unknown_model", boulder.ErrUnknownModel}, {"slots", boulder.ErrSlots}, {"fatal", boulder.ErrFatal}, {"no_new_plan", boulder.ErrNoNewPlan},
 	{"refused", boulder.ErrRefused}, {"finished", boulder.ErrFinished}, {"running", boulder.ErrRunning},
 	{"not_found", boulder.ErrNotFound}, {"unstartable", orchestrator.ErrUnstartable}, {"loop_limit", orchestrator.ErrLoopLimit},
 	{"waiting", orchestrator.ErrWaiting}, {"declined", orchestrator.ErrDeclined}, {"unplanned", orchestrator.ErrUnplanned},

@@ -84,7 +84,7 @@ func (f *flow) permit(ctx context.Context, model, what string) (release func(), 
 
 // ask runs an activity that uses the ledgers' model.
 func ask[Out, In any](ctx context.Context, f *flow, name string, what In) (r Result[Out], err error) {
-	release, err := f.permit(ctx, f.state.Boulder.LedgerModel, name)
+	release, err := f.permit(ctx, f.state.Boulder.Ledger(), name)
 	if err != nil {
 		return r, err
 	}
@@ -199,7 +199,7 @@ func (f *flow) Prepare(ctx context.Context, req boulder.PlanRequest) (boulder.Pr
 }
 
 func plan[Out any](ctx context.Context, f *flow, name string, req boulder.PlanRequest) (none Out, u boulder.Usage, err error) {
-	release, err := f.permit(ctx, f.state.Boulder.LedgerModel, name)
+	release, err := f.permit(ctx, f.state.Boulder.Ledger(), name)
 	if err != nil {
 		return none, u, err
 	}

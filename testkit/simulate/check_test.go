@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -154,10 +155,60 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 		if b.Source == boulder.UsageLook && w.disk.Boulder.LookUsage != (boulder.Usage{}) {
 			w.violate("no look is paid twice", "it is booked again: %+v", b.Usage)
 		}
+	case boulder.Retry:
+		w.checkNotLost(b.AttemptRef, b.Reason)
 	case boulder.SubTaskDone:
 		w.checkDone(b)
+		w.checkNotLost(b.AttemptRef, b.Summary)
 	case boulder.PlanEdited:
 		w.checkEdit(b)
+	case boulder.Switched:
+		w.checkSwitch(e.Time, b)
+	}
+}
+
+// checkNotLost: no attempt ends because its model is out.
+func (w *world) checkNotLost(ref boulder.AttemptRef, why string) {
+	if strings.Contains(why, refused) {
+		w.violate("no attempt is lost to a quota", "%v ends: %s", ref, why)
+	}
+}
+
+// checkSwitch: a model takes the place of one that is out, or of a later one of the list. What is at work stays with its model
+// until it is refused, and only one attempt at a time asks a model that was out.
+func (w *world) checkSwitch(now time.Time, b boulder.Switched) {
+	out := func(m string) bool {
+		for other, cool := range w.disk.Boulder.Cooldowns {
+			same := other == m || cool.Out == boulder.OutKey && provider(other) == provider(m)
+			if same && cool.Out != "" && now.Before(cool.Until) {
+				return true
+			}
+		}
+		return false
+	}
+	w.seen[fmt.Sprintf("a switch; probe: %v, ledgers: %v, back: %v", b.Probe, b.Ledger, !out(b.From))]++
+	if b.Ledger {
+		return
+	}
+	for _, id := range b.SubTasks {
+		all := w.disk.SubTask(id).Models.All()
+		if !out(b.From) && slices.Index(all, b.To) > slices.Index(all, b.From) {
+			w.violate("the next model takes the place of one that is out", "%q goes from %s to %s", id, b.From, b.To)
+		}
+		if o := w.disk.Open(id); !out(b.From) && o != nil && o.Attempt.Status.Live() {
+			w.violate("a model is taken back with the next attempt", "%v goes from %s to %s", o.Attempt.AttemptRef, b.From, b.To)
+		}
+	}
+	if w.disk.Boulder.Cooldowns[b.To].Out == "" || out(b.To) {
+		return
+	}
+	for _, o := range w.disk.Live() {
+		if o.Attempt.Model == b.To {
+			w.violate("one attempt tries a model", "%v, and now %q", o.Attempt.AttemptRef, b.SubTasks)
+		}
+	}
+	if len(b.SubTasks) > 1 {
+		w.violate("one attempt tries a model", "%s: %q", b.To, b.SubTasks)
 	}
 }
 
@@ -274,6 +325,9 @@ func (w *world) lastTurns(t *boulder.SubTask) bool {
 
 // checkFull: when work starts, no attempt waits for which there is a slot.
 func (w *world) checkFull(now time.Time) {
+	if slices.ContainsFunc(w.disk.Live(), func(o *boulder.Open) bool { return o.Attempt.Model != o.SubTask.Model }) {
+		return // it takes a slot of another model with its next prompt
+	}
 	held := w.heldByReplan()
 	for m, queue := range w.disk.Queues() {
 		with := append(w.atWork(), m)
@@ -344,7 +398,7 @@ func (w *world) checkQueue(ref boulder.AttemptRef) {
 		other := w.disk.Open(t.ID)
 		if other == nil || other == o || other.Attempt.Status != boulder.AttemptQueued || held[t.ID] ||
 			other.Attempt.Model != o.Attempt.Model || other.Attempt.QueueSeq >= w.since || slices.Contains(w.together, other.Attempt.AttemptRef) ||
-			w.writer(t, o.SubTask) != "" || w.lastTurns(t) {
+			w.writer(t, o.SubTask) != "" || len(t.Writes) > 0 && w.endedNow() > 0 || w.lastTurns(t) {
 			continue
 		}
 		mine, its := o.SubTask.Priority.Rank(), t.Priority.Rank()

@@ -12,7 +12,7 @@ import (
 func drawEdit(d dice, of *boulder.State, lanes map[string]int) boulder.Order {
 	o := boulder.Order{Do: boulder.OrderEdit}
 	if of.Revision == nil || d.is(0.2) {
-		o.Model = pick(d, models[1:]...)
+		o.Model = boulder.Models(pick(d, models[1:]...))
 		return o
 	}
 	plan := of.Revision.Plan.Clone()
@@ -42,7 +42,7 @@ func drawEdit(d dice, of *boulder.State, lanes map[string]int) boulder.Order {
 				return boulder.Order{Do: boulder.OrderEdit, Plan: &plan, Hash: of.Revision.Hash}
 			}
 		case 6:
-			t.Model, plan.Model = pick(d, models...), pick(d, "", "", "a/two")
+			t.Model, plan.Model = boulder.Models(pick(d, models...)), pick[boulder.Models](d, "", "", "a/two")
 		case 7:
 			t.Gates, t.Priority = pick(d, nil, []string{"check " + t.ID}), pick(d, boulder.High, boulder.Low)
 		case 8:

@@ -280,7 +280,7 @@ func (w *world) checkTrunk(e boulder.Event) {
 				w.violate("a slot has one owner", "%v starts in slot %d, which is that of %s", b.AttemptRef, b.Slot, o.SubTask.ID)
 			}
 		}
-		w.slots = max(w.slots, len(w.disk.Live())+w.keptSlots()+1)
+		w.slots = max(w.slots, len(w.disk.Live())+w.keptSlots()+w.endedNow()+1)
 		if b.Slot > w.slots {
 			w.violate("as many slots as work at once", "%v is in slot %d, and %d were needed", b.AttemptRef, b.Slot, w.slots)
 		}
@@ -317,6 +317,19 @@ func (w *world) checkTrunk(e boulder.Event) {
 }
 
 // keptSlots counts the slots that wait for the user.
+// endedNow counts the attempts that the newest commit has ended so far: what it starts was decided beside them.
+func (w *world) endedNow() (n int) {
+	for _, e := range w.events[max(0, len(w.events)-20):] {
+		switch e.Body.(type) {
+		case boulder.Retry, boulder.Parked, boulder.SubTaskDone:
+			if e.Seq >= w.since {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 func (w *world) keptSlots() (n int) {
 	for _, t := range w.disk.SubTasks {
 		if t.Parked && len(t.Conflicts) > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -26,6 +27,9 @@ func (p *process) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulde
 	}
 	err = p.alive(func() error {
 		u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
+		if err := p.w.out(req.Model); err != nil {
+			return err
+		}
 		if f := p.w.next("judge", at, p.w.sc.judgeFaults(at)); f != nil {
 			p.w.faultMet("judge", at)
 			return f.err
@@ -34,6 +38,18 @@ func (p *process) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulde
 		return err
 	})
 	return v, u, err
+}
+
+// out returns how a ledger's model refuses now, or nil. The caller holds mu.
+func (w *world) out(model string) error {
+	if model != w.disk.Boulder.Ledger() && !slices.Contains(w.disk.Boulder.LedgerModel.All(), model) {
+		w.violate("intent before effect", "a ledger asks %s, and is to ask %s", model, w.disk.Boulder.Ledger())
+	}
+	err := w.sc.refusal(model, time.Since(w.epoch))
+	if err != nil {
+		w.seen["a ledger was out"]++
+	}
+	return err
 }
 
 // Check implements orchestrator.Checker.
@@ -48,6 +64,9 @@ func (p *process) Check(ctx context.Context, req boulder.CheckRequest) (c boulde
 	}
 	err = p.alive(func() error {
 		u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
+		if err := p.w.out(req.Model); err != nil {
+			return err
+		}
 		if f := p.w.next("check", at, p.w.sc.judgeFaults(at)); f != nil {
 			p.w.faultMet("check", at)
 			return f.err
@@ -80,6 +99,9 @@ func (p *process) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		plan.Facts.Questions = req.Known.Facts.Questions
 	}
 	err := p.alive(func() error {
+		if err := p.w.out(req.Model); err != nil {
+			return err
+		}
 		if known := p.w.disk.Boulder.Prepared; known != nil && !reflect.DeepEqual(known.Known.Facts.Questions, plan.Facts.Questions) {
 			p.w.violate("each answer reaches the planner", "it plans with %+v after %+v", plan.Facts.Questions, known.Known.Facts.Questions)
 		}
@@ -118,6 +140,9 @@ func (p *process) Prepare(ctx context.Context, req boulder.PlanRequest) (made bo
 		}
 		if p.w.disk.Boulder.Look != nil {
 			p.w.violate("no look is paid twice", "the planner prepares again after %+v", p.w.disk.Boulder.Look)
+		}
+		if err := p.w.out(req.Model); err != nil {
+			return err
 		}
 		made, u = p.w.sc.prepared(req), boulder.Usage{Input: 300, Output: 60, Calls: 1, Cost: 0.125}
 		return nil
@@ -213,6 +238,9 @@ func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	}
 	var r boulder.Replacement
 	err := p.alive(func() error {
+		if err := p.w.out(req.Model); err != nil {
+			return err
+		}
 		faults := p.w.sc.judgeFaults(at)
 		if p.w.sc.class.same() && len(faults) >= p.w.sc.limits.Troubles {
 			faults = faults[:p.w.sc.limits.Troubles-1] // else giving up would depend on crashes, which reset the count
@@ -239,6 +267,7 @@ func (w *world) replacement(d dice, req boulder.ReplanRequest) boulder.Replaceme
 	number := w.disk.Boulder.Replans + w.disk.Boulder.Extensions
 	for i := range d.from(1, 3) {
 		s := drawSpec(d, fmt.Sprintf("r%dx%d", number, i+1), w.sc.class)
+		s.Model = w.sc.listed(throw(w.sc.seed, "listed", s.ID), s.Model)
 		for j := range i {
 			if d.is(0.4) {
 				s.DependsOn = append(s.DependsOn, fmt.Sprintf("r%dx%d", number, j+1))

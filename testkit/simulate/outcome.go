@@ -89,6 +89,43 @@ func drawTrouble(d dice, text string) error {
 	return t
 }
 
+// outage is a time in which a model refuses.
+type outage struct {
+	model       string
+	kind        error         // without a known end; nil: a limit
+	from, until time.Duration // since the beginning of the world
+	says        time.Duration // that the limit holds; -1: the truth
+}
+
+var outageKinds = []error{nil, nil, nil, boulder.ErrNoCredit, boulder.ErrKey, boulder.ErrUnknownModel, errOverloaded}
+
+var errOverloaded = errors.New("overloaded")
+
+// refused is in the texts of all refusals by a model that is out.
+const refused = "the model is out"
+
+// refusal returns how a model refuses at a time since the beginning of the world, or nil.
+func (sc *scenario) refusal(model string, at time.Duration) error {
+	for _, o := range sc.outages {
+		if o.model != model || at < o.from || at >= o.until {
+			continue
+		}
+		said := errors.New(refused)
+		limited := &boulder.TroubleError{Kind: boulder.TroubleRateLimit, RetryAfter: o.says, Err: said}
+		if o.says < 0 {
+			limited.RetryAfter = o.until - at
+		}
+		switch o.kind {
+		case nil:
+			return limited
+		case errOverloaded: //nolint:errorlint // that very one
+			return &boulder.TroubleError{Kind: boulder.TroubleOverloaded, Err: said}
+		}
+		return fmt.Errorf("%w: %w", o.kind, said)
+	}
+	return nil
+}
+
 // work is what an agent does in an undisturbed turn.
 type work struct {
 	takes    time.Duration

@@ -326,7 +326,7 @@ func (sc *scenario) request(p *process) orchestrator.Request {
 	req := orchestrator.Request{
 		Task: sc.plan.Task,
 		Settings: boulder.Settings{
-			Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: ledger, AskReplans: sc.asked,
+			Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: sc.ledgers, AskReplans: sc.asked,
 		},
 	}
 	if sc.startsIn > 0 {

@@ -55,6 +55,9 @@ type scenario struct {
 	asks    float64 // probability that an agent needs the user
 	calm    bool    // no process is disturbed: the run to compare with
 
+	outages []outage       // of models
+	ledgers boulder.Models // of both ledgers
+
 	generation int  // of OpenCode
 	isolated   bool // in slots
 }
@@ -86,6 +89,12 @@ func newScenario(seed uint64) scenario {
 	if sc.class == serial {
 		sc.asks = 0
 	}
+	if sc.ledgers = ledger; sc.class != serial && throw(seed, "outages").is(0.3) {
+		sc.drawOutages(throw(seed, "outages of models"))
+		if sc.class.same() {
+			sc.asks = 0 // a turn that is cut off by an outage, and asks again, would depend on when
+		}
+	}
 	if sc.class == anything {
 		sc.approval = pick(d, "", "yes", "edit", "later", "no")
 		sc.asked = d.is(0.2)
@@ -115,7 +124,7 @@ func drawLimits(d dice, c class) orchestrator.Limits {
 	case serial:
 		l.Global, l.Troubles, l.Cooldowns = 1, 3, 1_000
 	case parallel:
-		l.Replans, l.Troubles, l.Cooldowns = 0, 3, 1_000
+		l.Replans, l.Troubles, l.Cooldowns = 0, 3, 100_000
 	}
 	return l
 }
@@ -159,10 +168,39 @@ func drawPlan(d dice, c class) boulder.Plan {
 	return p
 }
 
+// lists are models with others behind them. Sub-tasks of parallel worlds have no others during outages: they would end the
+// run, which cuts off what is at work.
+var lists = []boulder.Models{"a/one,b/one", "a/one,a/two,b/one", "a/two,b/one", "b/one,a/one"}
+
+// drawOutages has models refuse for a time, and gives sub-tasks and ledgers others.
+func (sc *scenario) drawOutages(d dice) {
+	for _, m := range models[1:] {
+		for range d.from(0, 2) {
+			from := d.span(time.Second, 10*time.Hour)
+			o := outage{model: m, from: from, until: from + d.span(time.Minute, 20*time.Hour), kind: pick(d, outageKinds...)}
+			if o.says = -1; d.is(0.4) {
+				o.says = pick(d, 0, time.Minute, 76*time.Hour) // it lies
+			}
+			sc.outages = append(sc.outages, o)
+		}
+	}
+	for i := range sc.plan.SubTasks {
+		sc.plan.SubTasks[i].Model = sc.listed(d, sc.plan.SubTasks[i].Model)
+	}
+	sc.ledgers = pick(d, lists...)
+}
+
+func (sc *scenario) listed(d dice, model boulder.Models) boulder.Models {
+	if len(sc.outages) == 0 || sc.class == anything && d.is(0.3) {
+		return model
+	}
+	return pick(d, lists...)
+}
+
 func drawSpec(d dice, id string, c class) boulder.Spec {
 	s := boulder.Spec{
 		ID: id, Subject: "Do " + id, Description: "Do all of " + id, SuccessCriteria: []string{id + " is done"},
-		Priority: pick(d, "", boulder.High, boulder.Medium, boulder.Low), Model: pick(d, models...),
+		Priority: pick(d, "", boulder.High, boulder.Medium, boulder.Low), Model: boulder.Models(pick(d, models...)),
 	}
 	if c == serial {
 		s.Model = ledger

@@ -57,6 +57,8 @@ func (c *census) check(t *testing.T) {
 		"a conflict; in files: true", "a conflict; in files: false", "a gate that needs an ignored file", "a flaky gate; it passed before: true", "a generated file made again", "half a slot",
 		"a crash between the event and the tip", "the tip was moved", "the last judged turn",
 		"a default was taken", "the user was asked before the split", "a session at work was told of an answer to the plan", "answered twice", "order settle", "a waiting session got its answer", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
+		"a model was out", "a model went out", "a ledger was out", "a switch; probe: false, ledgers: false, back: false", "a switch; probe: true, ledgers: false, back: true",
+		"a switch; probe: false, ledgers: false, back: true", "a switch; probe: false, ledgers: true, back: false",
 		"a look", "a look that was found by its tag", "a look that was resumed", "a void look", "an extension", "a request unchecked", "missing in the end", "end completed", "end partial", "end failed", "end cancelled",
 	} {
 		if c.counts[what] == 0 {
@@ -78,6 +80,6 @@ var bodies = []boulder.Body{
 	boulder.BudgetSet{}, boulder.BudgetWarning{}, boulder.Parked{}, boulder.Unparked{}, boulder.Noted{},
 	boulder.Reopened{}, boulder.BlockerRaised{}, boulder.BlockerSettled{}, boulder.WaitEnded{},
 	boulder.UsageReport{}, boulder.SubTaskDone{}, boulder.TaskComplete{},
-	boulder.PlanEdited{}, boulder.ModelSet{},
+	boulder.PlanEdited{}, boulder.ModelSet{}, boulder.Switched{},
 	boulder.Integrating{}, boulder.Integrated{}, boulder.Conflict{}, boulder.Landed{},
 }

@@ -113,9 +113,10 @@ func simulate(t *testing.T, dir string, seed uint64, logging bool) *world {
 	w.checkDecisions()
 	if sc.class.same() && len(w.broken) == 0 {
 		sc.calm = true
-		calm := bubble(t, dir, sc, false)
+		calm := bubble(t, dir, sc, logging)
 		if d := cmp.Diff(calm.ending(), w.ending()); d != "" || len(calm.broken) > 0 {
 			w.broken = append(w.broken, calm.broken...)
+			w.log.WriteString("\nwithout crashes:\n" + calm.log.String())
 			w.broken = append(w.broken, "the same end as without crashes: (-without +with)\n"+d)
 		}
 	}

@@ -78,7 +78,7 @@ func newWorld(sc scenario, logging bool) *world {
 	w.record = record{
 		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, aside: map[string]bool{}, aroundQuestion: map[promptRef]bool{}, subTasks: map[string]boulder.SubTaskStatus{},
 		done: map[string]bool{}, prompts: map[promptRef]string{}, judged: map[string]int{}, retried: map[boulder.AttemptRef]bool{}, answered: map[string]bool{},
-		edits: edits{forms: map[string]*boulder.Spec{}, models: map[string]string{}},
+		edits: edits{forms: map[string]*boulder.Spec{}, models: map[string]boulder.Models{}},
 	}
 	for i, s := range sc.plan.SubTasks {
 		w.lanes[s.ID] = i
@@ -135,6 +135,7 @@ type message struct {
 	id           string
 	resume       bool
 	at           place
+	model        string
 	work         work
 	begins, ends time.Time
 	state        messageState
@@ -150,6 +151,12 @@ func (w *world) advance(s *session) {
 		return
 	}
 	now := time.Now()
+	if out := w.sc.refusal(m.model, m.begins.Sub(w.epoch)); out != nil && !m.begun && !now.Before(m.begins) {
+		m.state, m.err = failed, out
+		w.seen["a model was out"]++
+		w.note("session %s: %s meets an outage of %s", s.id, m.id, m.model)
+		return
+	}
 	if !m.begun && !now.Before(m.begins) {
 		m.begun = true
 		if m.reached++; m.reached > 1 {
@@ -158,6 +165,13 @@ func (w *world) advance(s *session) {
 		w.raise(s, m.at)
 	}
 	if now.Before(m.ends) {
+		return
+	}
+	if out := w.sc.refusal(m.model, m.ends.Sub(w.epoch)); out != nil {
+		m.state, m.err = failed, out
+		m.reached--
+		w.seen["a model went out"]++
+		w.note("session %s: %s is ended by an outage of %s", s.id, m.id, m.model)
 		return
 	}
 	f := w.next("turn", m.at, w.sc.turnFaults(m.at))
@@ -282,7 +296,7 @@ func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
 	default:
 		return
 	}
-	m.state, m.begun, m.err = working, false, nil
+	m.state, m.begun, m.err, m.model = working, false, nil, job.Attempt.Model
 	m.begins = time.Now().Add(m.work.takes / 8)
 	m.ends = time.Now().Add(m.work.takes)
 	s.newest = m

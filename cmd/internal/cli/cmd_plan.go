@@ -370,7 +370,11 @@ func (f *taskFlags) makePlan(ctx context.Context, a *app, req boulder.PlanReques
 			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
-		a.note("Planned with %s (%s).", view.ModelName(a.project.Ledger()), view.Usage(usage))
+		ledger := a.project.Ledger()
+		if plan.Seal != nil {
+			ledger = plan.Seal.Model
+		}
+		a.note("Planned with %s (%s).", view.ModelName(ledger), view.Usage(usage))
 	}
 	return plan, nil
 }

@@ -91,8 +91,11 @@ func (a *app) agreeEdit(ctx context.Context, d *boulder.Snapshot, edit *project.
 
 // modelFor returns the model of --model for an order, or "" if the boulder has it already. It refuses one that no sub-task
 // would take.
-func (a *app) modelFor(d *boulder.Snapshot, edited *boulder.Plan) (string, error) {
+func (a *app) modelFor(d *boulder.Snapshot, edited *boulder.Plan) (boulder.Models, error) {
 	s, err := boulder.Restore(*d)
+	if err == nil {
+		a.opts.Model, err = a.project.Model()
+	}
 	switch {
 	case err != nil:
 		return "", err

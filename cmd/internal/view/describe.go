@@ -241,11 +241,17 @@ var descriptions = byBody(
 			return
 		}
 		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
-		s.say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, text.Until(b.NotBefore, s.Time))
+		s.say(inPicture, "fault%s: %s%s", kind+text.If(kind != "", ")"), b.Reason, again(b.NotBefore, s.Time))
 	}),
 	of(func(s *Entry, b boulder.Cooled) {
 		if !b.Lifted.IsZero() {
-			s.say("!", "%s is asked again, and not only at %s: the user wants that", ModelName(b.Model), text.Until(b.Lifted, s.Time))
+			endless := boulder.Cooldown{Until: b.Lifted}.Endless()
+			s.say("!", "%s is asked again%s: the user wants that", ModelName(b.Model),
+				text.If(!endless, ", and not only at "+text.Until(b.Lifted, s.Time)))
+			return
+		}
+		if b.Endless() {
+			s.say("!", "%s cannot be used: %s", ModelName(b.Model), b.Reason)
 			return
 		}
 		s.say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, s.Time),
@@ -256,7 +262,7 @@ var descriptions = byBody(
 	}),
 	of(func(s *Entry, b boulder.PlanTrouble) {
 		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
-		s.say(text.If(!b.Uncounted, "!"), "fault while planning: %s; tried again at %s", b.Reason, text.Until(b.NotBefore, s.Time))
+		s.say(text.If(!b.Uncounted, "!"), "fault while planning: %s%s", b.Reason, again(b.NotBefore, s.Time))
 	}),
 	of(func(s *Entry, _ boulder.ReplanProposed) {
 		s.say("?", "a new plan waits for your approval")
@@ -274,7 +280,12 @@ var descriptions = byBody(
 		s.decide("edited", "the user edited the plan", "✎", "plan revision %d, edited by the user: %s", b.Revision, edited(b))
 	}),
 	of(func(s *Entry, b boulder.ModelSet) {
-		s.say("✎", "from their next turn with %s: %s", ModelName(b.Model), cmp.Or(strings.Join(b.SubTasks, ", "), "no sub-task so far"))
+		s.say("✎", "from their next turn with %s: %s", ModelName(b.Model.String()), cmp.Or(strings.Join(b.SubTasks, ", "), "no sub-task so far"))
+	}),
+	of(func(s *Entry, b boulder.Switched) {
+		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.Until
+		s.say("⇄", "%s: %s instead of %s%s: %s", cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", ")),
+			ModelName(b.To), ModelName(b.From), text.If(!b.Until.IsZero(), " until "+text.Until(b.Until, s.Time)), b.Reason)
 	}),
 	of(func(s *Entry, b boulder.RequestChecked) {
 		met := 0
@@ -455,6 +466,19 @@ func joined(a, b string) string {
 
 // ModelName names a model for people. Empty means OpenCode's default model.
 func ModelName(model string) string { return cmp.Or(model, "OpenCode's default model") }
+
+// InsteadText says which model does the work of another one, and why.
+func InsteadText(model string, of boulder.Instead) string {
+	return fmt.Sprintf("%s instead of %s: %s", ModelName(model), ModelName(of.Model), text.OneLine(of.Reason))
+}
+
+// again says when something is tried again.
+func again(at, now time.Time) string {
+	if (boulder.Cooldown{Until: at}).Endless() {
+		return ""
+	}
+	return "; tried again at " + text.Until(at, now)
+}
 
 // Clock formats a time of day in the local zone.
 func Clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }

@@ -231,7 +231,7 @@ func (r *row) waitText(cooldowns map[string]boulder.Cooldown, now time.Time) str
 	case r.live:
 		return fmt.Sprintf("left in turn %d of attempt %d", r.Turn, r.Attempt)
 	case w != nil && !w.Until.IsZero(): // the time comes first, since the rest may be cut
-		return fmt.Sprintf("limited until %s: %s", text.Until(w.Until, now), cmp.Or(cooldowns[w.Model].Reason, w.Reason))
+		return limitedText(w.Until, cmp.Or(cooldowns[w.Model].Reason, w.Reason), now)
 	case w != nil:
 		return fmt.Sprintf("#%d in line: %s", w.Position, w.Reason)
 	case r.attempt != nil:
@@ -240,17 +240,27 @@ func (r *row) waitText(cooldowns map[string]boulder.Cooldown, now time.Time) str
 	return ""
 }
 
+// limitedText says until when a sub-task waits for its model.
+func limitedText(until time.Time, reason string, now time.Time) string {
+	if (boulder.Cooldown{Until: until}).Endless() {
+		return "its model cannot be used: " + reason
+	}
+	return fmt.Sprintf("limited until %s: %s", text.Until(until, now), reason)
+}
+
 // activeText says what a live sub-task does while a process runs it.
 func (r *row) activeText(b *boulder.Boulder, now time.Time) string {
 	a, what, paused := r.attempt, "waiting for the model", b.Status == boulder.Paused
 	model := a.Model
 	if a.Status == boulder.AttemptMonitoring {
-		model = b.LedgerModel
+		model = b.Ledger()
 	}
 	limited := !b.Cooldowns[model].Until.Before(a.NotBefore)
 	switch {
+	case limited && a.NotBefore.After(now):
+		what = limitedText(a.NotBefore, text.OneLine(a.Reason), now)
 	case a.NotBefore.After(now): // the time comes first, since the rest may be cut
-		what = fmt.Sprintf("%suntil %s: %s", text.If(limited, "limited "), text.Until(a.NotBefore, now), text.OneLine(a.Reason))
+		what = fmt.Sprintf("until %s: %s", text.Until(a.NotBefore, now), text.OneLine(a.Reason))
 	case r.Stopped:
 		what = "stopped, to be taken up again"
 	case r.replan:

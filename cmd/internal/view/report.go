@@ -206,6 +206,11 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 	for _, f := range s.Failures {
 		o.Field(2, "failed attempt", text.If(failures, text.Clip(f, saidShown)))
 	}
+	for _, m := range s.Models {
+		for _, of := range m.Instead {
+			o.Item(2, o.Mark("!"), " ", o.Plain(text.Clip(fmt.Sprintf("attempt %d: %s", m.Attempt, InsteadText(m.Model, of)), saidShown)))
+		}
+	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
 		o.Item(2, o.Dim(text.JoinedBy(", ", Usage(s.Usage), text.Millis(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
 	}

@@ -74,7 +74,7 @@ func (s *Show) Print(o page.Out) {
 	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), Words(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
 	o.Text(1, b.Task)
 	o.Fields(1, "created", text.Stamp(b.CreatedAt), "updated", text.Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
-		"model", b.Model, "ledgers", b.LedgerModel, "usage", Usage(b.Usage), "fork of", fork,
+		"model", b.Model.String(), "ledgers", b.LedgerModel.String(), "usage", Usage(b.Usage), "fork of", fork,
 		"done when", strings.Join(b.DoneWhen, ", "), "loop", loop)
 	if b.Status == boulder.Paused {
 		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+b.ID))
@@ -288,6 +288,7 @@ type attemptReceipt struct {
 	Attempt int                   `json:"attempt"`
 	Status  boulder.AttemptStatus `json:"status"`
 	Model   string                `json:"model"`
+	Instead []boulder.Instead     `json:"instead,omitempty"` // of these, which could not be used
 	spending
 
 	stopped bool // see [stopped]
@@ -314,7 +315,7 @@ func NewReceipt(of *project.Reading) *Receipt {
 			running := a.Running()
 			s.Usage, r.Usage = s.Usage.Add(running), r.Usage.Add(running)
 			s.Attempts = append(s.Attempts, attemptReceipt{
-				Attempt: a.Attempt, Status: a.Status, Model: a.Model, stopped: stopped(b.Status == boulder.Paused, a),
+				Attempt: a.Attempt, Status: a.Status, Model: a.Model, Instead: a.Instead, stopped: stopped(b.Status == boulder.Paused, a),
 				spending: spending{a.Usage.Add(running), a.Worked.Milliseconds()},
 			})
 		}
@@ -378,6 +379,9 @@ func (r *Receipt) Print(o page.Out) {
 				how = "paused"
 			}
 			add(o.Dim, fmt.Sprintf("· attempt %d, %s", a.Attempt, how), a.spending, "", nil)
+			for _, of := range a.Instead {
+				rows = append(rows, []string{"  " + o.Faint(text.Clip(InsteadText(a.Model, of), 200))})
+			}
 		}
 	}
 	add(o.Bold, "in all", r.spending, "", r.Budget)

@@ -28,9 +28,9 @@ type Status struct {
 	Project     string                `json:"project"`
 	Base        string                `json:"base,omitempty"` // commit that the plan was made on
 	Revision    int                   `json:"revision"`       // of the plan; 0 while planning
-	Model       string                `json:"model,omitempty"`
+	Model       boulder.Models        `json:"model,omitempty"`
 	Engine      string                `json:"engine,omitempty"` // that runs it; empty: a manager on this machine
-	LedgerModel string                `json:"ledger_model,omitempty"`
+	LedgerModel boulder.Models        `json:"ledger_model,omitempty"`
 	RunBy       *project.Holder       `json:"run_by"`             // the process that runs it; null if none does
 	Resumable   bool                  `json:"resumable"`          // `manager resume` would continue it now
 	Completed   int                   `json:"completed"`          // sub-tasks

@@ -83,6 +83,9 @@ func (w *Why) take(e boulder.Event) {
 		if why := reasonText(b.Reasons[t.ID]); why != "" {
 			s.Line, s.Reason = "redo: "+why, why
 		}
+	case boulder.Switched:
+		mine = slices.Contains(b.SubTasks, t.ID)
+		s.Line = InsteadText(b.To, boulder.Instead{Model: b.From, Reason: b.Reason})
 	case boulder.PlanEdited:
 		mine = slices.Contains(b.Changed, t.ID) || slices.Contains(b.Removed, t.ID)
 	case boulder.SubTaskDone:
@@ -125,6 +128,12 @@ func (w *Why) take(e boulder.Event) {
 			if a.AttemptRef == b.AttemptRef {
 				s.Model, s.Agent, s.SessionID = a.Model, a.Agent, a.SessionID
 				s.WaitedMS = max(0, e.Time.Sub(a.QueuedAt).Milliseconds())
+			}
+		}
+	case boulder.SubTaskStart: // it may have another one by now
+		for i := range w.Chain {
+			if c := &w.Chain[i]; c.Step == stepAttempt && c.Attempt == b.Attempt {
+				c.Model = b.Model
 			}
 		}
 	case boulder.Continuation:

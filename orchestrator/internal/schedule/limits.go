@@ -60,6 +60,9 @@ type Limits struct {
 	CoolBase time.Duration `json:"cool_base"`
 	// CoolMax bounds that doubling, not what a provider asks for. Defaults to 5 minutes.
 	CoolMax time.Duration `json:"cool_max"`
+	// WaitForModel is the longest wait for a model with others in its list; they take its place for a longer one, or if it
+	// holds longer than was said. Defaults to 10 minutes.
+	WaitForModel time.Duration `json:"wait_for_model"`
 	// ResetMax is the longest wait for a provider; one that asks for more pauses the run. Defaults to 24 hours.
 	ResetMax time.Duration `json:"reset_max"`
 
@@ -82,7 +85,7 @@ func DefaultLimits() Limits {
 		},
 		PerModel: 5, Attempts: 3, Evaluations: 5, EvaluationsTotal: 15, Troubles: 3, Backoff: 500 * time.Millisecond,
 		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, Extensions: 1, LookTime: 12 * time.Minute, LookFindings: 10, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute,
-		ResetMax: 24 * time.Hour, Warn: 0.8,
+		WaitForModel: 10 * time.Minute, ResetMax: 24 * time.Hour, Warn: 0.8,
 	}
 }
 
@@ -116,7 +119,7 @@ func (l Limits) Validate() error {
 	least("cooldowns", l.Cooldowns, 0)
 	for name, d := range map[string]time.Duration{
 		"backoff": l.Backoff, "cool_base": l.CoolBase, "cool_max": l.CoolMax, "reset_max": l.ResetMax,
-		"look_time": l.LookTime,
+		"look_time": l.LookTime, "wait_for_model": l.WaitForModel,
 	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("limit %s is %s: it must not be negative", name, d))

@@ -3,7 +3,6 @@
 package schedule
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,6 +28,9 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 	c := newComputing(s, l, now)
 	if cooled := c.coolDowns(others); len(cooled) > 0 {
 		return cooled
+	}
+	if switched := c.switches(others); len(switched) > 0 {
+		return switched
 	}
 	if planning {
 		if look := s.Boulder.Looking(); look != nil {
@@ -65,8 +67,10 @@ type computing struct {
 	budget     *budget
 	actions    []Action
 	wake       time.Time
-	overBudget string // why a budget held a prompt back
-	limited    string // why a provider's limit, which ends too late to wait for, held one back
+	overBudget string    // why a budget held a prompt back
+	limited    string    // why a provider's limit, which ends too late to wait for, held one back
+	limitEnd   time.Time // of limited
+	proving    bool      // a verdict is asked for
 
 	begun   map[string]int // by line: turns that this call begins
 	working map[string]int // by cooled-down model: live attempts that need it, counted in order
@@ -199,14 +203,14 @@ const (
 
 // askLedger returns a ledger's work, a wait before it, or the end of the run after too many faults, for the reason failed.
 func (c *computing) askLedger(f boulder.PlanFaults, failed string, work Action) Action {
-	ledger := c.s.Boulder.LedgerModel
+	ledger := c.s.Boulder.Ledger()
 	cool := c.s.Boulder.Cooldowns[ledger]
 	switch {
 	case f.Troubles > 0 && f.Troubles >= c.l.Troubles:
 		return Stop{Reason: fmt.Sprintf("%s, %s in a row: %s", failed, text.Plural(f.Troubles, "time"), f.Fault)}
 	case c.now.Before(f.NotBefore) && c.cooling(ledger) && cool.Hits > c.l.Cooldowns:
 		return Stop{Reason: failed + ": " + cool.Reason}
-	case c.tooLong(ledger):
+	case c.tooLong(ledger, c.s.Boulder.LedgerModel):
 		return nil
 	case c.now.Before(f.NotBefore):
 		return Wake{At: f.NotBefore}
@@ -219,7 +223,7 @@ func (c *computing) askLedger(f boulder.PlanFaults, failed string, work Action) 
 // look returns a look, or a wait before it.
 func (c *computing) look(model string) Action {
 	switch faults := c.s.Boulder.PlanFaults; {
-	case c.tooLong(model):
+	case c.tooLong(model, ""):
 		return nil
 	case c.now.Before(faults.NotBefore):
 		return Wake{At: faults.NotBefore}
@@ -293,7 +297,7 @@ func needsCheck(s *boulder.State) bool {
 func RequestChecked(s *boulder.State, check boulder.RequestCheck, now time.Time) boulder.RequestChecked {
 	b := boulder.RequestChecked{RequestCheck: check}
 	if check.Unchecked == "" {
-		b.Cooldown = regrown(s, s.Boulder.LedgerModel, now)
+		b.Cooldown = regrown(s, s.Boulder.Ledger(), now)
 	}
 	return b
 }
@@ -383,13 +387,16 @@ func (c *computing) next(o *boulder.Open) Action {
 		return park(o, a.Reason)
 	case !judging && overspent(o.SubTask, o) != "":
 		return park(o, overspent(o.SubTask, o))
-	case (c.now.Before(a.NotBefore) || held) && c.tooLong(model):
+	case (c.now.Before(a.NotBefore) || held) && c.tooLong(model, c.modelsFor(o)):
 		return nil
 	case c.now.Before(a.NotBefore):
 		return Wake{At: a.NotBefore}
 	case held:
 		return Wake{At: c.s.Boulder.Cooldowns[model].Until}
+	case judging && c.unproven(model) && c.proving:
+		return nil // another verdict finds out whether the model can be used
 	case judging:
+		c.proving = true
 		return Judge{o}
 	case c.crowded(a):
 		return nil
@@ -446,13 +453,21 @@ func (c *computing) cooling(model string) bool {
 	return c.now.Before(c.s.Boulder.Cooldowns[model].Until)
 }
 
-// tooLong reports whether a model's limit ends too late to wait for. Cool-downs that no provider asked for do not.
-func (c *computing) tooLong(model string) bool {
+// tooLong reports whether a model's limit ends too late to wait for: with a list, the limits of all its models. Cool-downs
+// that no provider asked for do not.
+func (c *computing) tooLong(model string, models boulder.Models) bool {
 	cool := c.s.Boulder.Cooldowns[model]
-	if cool.Until.Sub(c.now) <= max(c.l.ResetMax, c.l.CoolMax)+maxJitter {
+	why, end, most := limitText(model, cool, c.now), cool.Until, max(c.l.ResetMax, c.l.CoolMax)
+	if _, out := c.out(model); out && len(models.All()) > 1 {
+		why, end = c.unusable(models)
+		most = c.l.WaitForModel
+	}
+	if end.Sub(c.now) <= most+maxJitter {
 		return false
 	}
-	c.limited = fmt.Sprintf("%s is limited until %s: %s", cmp.Or(model, "the default model"), text.Until(cool.Until, c.now), cool.Reason)
+	if c.limited == "" || end.Before(c.limitEnd) {
+		c.limited, c.limitEnd = why, end
+	}
 	return true
 }
 

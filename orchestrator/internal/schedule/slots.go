@@ -53,7 +53,7 @@ func Supersedes(cool, known boulder.Cooldown) bool {
 
 func (c *computing) needs(model string) bool {
 	uses := func(o *boulder.Open) bool { return o.Attempt.Model == model }
-	return model == c.s.Boulder.LedgerModel || len(c.s.Queues()[model]) > 0 || slices.ContainsFunc(c.s.Live(), uses)
+	return model == c.s.Boulder.Ledger() || c.listed(model) || len(c.s.Queues()[model]) > 0 || slices.ContainsFunc(c.s.Live(), uses)
 }
 
 // Ticket is the place of a boulder in the queue for a model: the older ticket goes first, whichever attempt it is for.
@@ -69,11 +69,13 @@ type slots struct {
 	now     time.Time
 	cooling map[string]boulder.Cooldown
 	held    map[string]int
+	coming  map[string]int // attempts at work that take another model with their next prompt
+	of      map[string]int // those of another provider, by that
 }
 
 // slotsOf counts the slots of a boulder and others; without a boulder, cool-downs are ignored.
 func slotsOf(s *boulder.State, l Limits, now time.Time, others ...Share) *slots {
-	c := &slots{l: l, now: now, held: map[string]int{}}
+	c := &slots{l: l, now: now, held: map[string]int{}, coming: map[string]int{}, of: map[string]int{}}
 	for _, share := range others {
 		for model, n := range share.Held {
 			c.held[model] += n
@@ -83,6 +85,12 @@ func slotsOf(s *boulder.State, l Limits, now time.Time, others ...Share) *slots 
 		c.cooling = s.Boulder.Cooldowns
 		for _, o := range s.Live() {
 			c.held[o.Attempt.Model]++
+			if m := o.SubTask.Model; m != o.Attempt.Model {
+				c.coming[m]++
+				if providerOf(m) != providerOf(o.Attempt.Model) {
+					c.of[providerOf(m)]++
+				}
+			}
 		}
 	}
 	return c
@@ -90,7 +98,8 @@ func slotsOf(s *boulder.State, l Limits, now time.Time, others ...Share) *slots 
 
 // whyFull says why no attempt with the model can start, or returns "".
 func (c *slots) whyFull(model string) string {
-	name, provider, all, ofProvider := cmp.Or(model, "the default model"), providerOf(model), 0, 0
+	name, provider := cmp.Or(model, "the default model"), providerOf(model)
+	all, ofProvider, ofModel := 0, c.of[provider], c.held[model]+c.coming[model]
 	for m, n := range c.held {
 		if all += n; providerOf(m) == provider {
 			ofProvider += n
@@ -100,14 +109,14 @@ func (c *slots) whyFull(model string) string {
 	cool, cooling := c.cooling[model]
 	switch {
 	case cooling && c.now.Before(cool.Until):
-		return fmt.Sprintf("%s is limited until %s: %s", name, text.Until(cool.Until, c.now), cool.Reason)
-	case cooling && c.held[model] >= cool.Limit:
+		return limitText(model, cool, c.now)
+	case cooling && ofModel >= cool.Limit:
 		return taken(cool.Limit, " of "+name+" (less than usual after: "+cool.Reason+")")
 	case all >= c.l.Global:
 		return taken(c.l.Global, "")
 	case limited && ofProvider >= limit:
 		return taken(limit, " of provider "+provider)
-	case c.held[model] >= c.l.Model(model):
+	case ofModel >= c.l.Model(model):
 		return taken(c.l.Model(model), " of "+name)
 	}
 	return ""
@@ -182,8 +191,10 @@ func (c *computing) dispatch(others []Share) {
 			c.overBudget = why
 			return
 		}
-		if !c.tooLong(m) {
-			c.wakeAt(c.s.Boulder.Cooldowns[m].Until)
+		for _, o := range q {
+			if !c.tooLong(m, o.SubTask.Models) {
+				c.wakeAt(c.s.Boulder.Cooldowns[m].Until)
+			}
 		}
 	}
 }
@@ -224,12 +235,13 @@ func before(a, b *boulder.Open) bool {
 	) < 0
 }
 
-// Hold updates the slots that a boulder holds, and returns its share. It frees slots of attempts that are over or
-// paused once no work is busy with them, and takes free ones for attempts that lack one: after a pause or a crash
-// others may have theirs. A boulder that halts, or does not run, waits for nothing.
+// Hold updates the slots that a boulder holds, and returns its share. It frees slots of attempts that are over, paused, or
+// wait long for their model, once no work is busy with them, and takes free ones for attempts that lack one: after a pause, a
+// crash or a change of model others may have theirs. Of its own attempts those that todo runs come first. A boulder that halts,
+// or does not run, waits for nothing.
 func Hold(
 	s *boulder.State, l Limits, now time.Time, slots map[boulder.AttemptRef]string, busy func(boulder.AttemptRef) bool,
-	others []Share, halting bool,
+	todo []Action, others []Share, halting bool,
 ) Share {
 	running, share := s.Boulder.Status == boulder.Running, Share{Held: map[string]int{}, Cooling: map[string]boulder.Cooldown{}}
 	for m, cool := range s.Boulder.Cooldowns {
@@ -237,9 +249,10 @@ func Hold(
 			share.Cooling[m] = cool
 		}
 	}
+	c := newComputing(s, l, now)
 	for ref, model := range slots {
 		o := s.Open(ref.SubTaskID)
-		live := o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Status.Live()
+		live := o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Status.Live() && !c.waitsLong(o)
 		if !busy(ref) && (!live || !running || o.Attempt.Model != model) { // it may have got another model
 			delete(slots, ref)
 			continue
@@ -250,19 +263,34 @@ func Hold(
 		return share
 	}
 	all := append(slices.Clip(others), share)
+	runs := map[boulder.AttemptRef]bool{}
+	for _, a := range todo {
+		if run, is := a.(Run); is {
+			runs[run.Open.Attempt.AttemptRef] = true
+		}
+	}
 	for _, o := range s.Live() {
 		ref, model := o.Attempt.AttemptRef, o.Attempt.Model
-		if _, has := slots[ref]; has {
+		if _, has := slots[ref]; has || c.waitsLong(o) {
 			continue
 		}
-		if slotsOf(nil, l, now, all...).whyFull(model) == "" { // what has begun ignores cool-downs
+		full := func() bool { return slotsOf(nil, l, now, all...).whyFull(model) != "" } // what has begun ignores cool-downs
+		if runs[ref] && full() {
+			for _, idle := range s.Live() { // one that waits for something else, which may be this one, gives way
+				other := idle.Attempt.AttemptRef
+				if its, holds := slots[other]; holds && !runs[other] && !busy(other) && full() {
+					share.Held[its]--
+					delete(slots, other)
+				}
+			}
+		}
+		if !full() {
 			slots[ref] = model
 			share.Held[model]++
 		} else if !halting {
 			share.Waiting = append(share.Waiting, Ticket{Model: model, Since: o.Attempt.StartedAt})
 		}
 	}
-	c := newComputing(s, l, now)
 	if halting || s.Boulder.Trunk.Trial || c.budget.forbids(boulder.Starting{}) != "" {
 		return share
 	}
@@ -286,6 +314,11 @@ func Startable(s *boulder.State, l Limits) error {
 	for _, t := range s.SubTasks {
 		if t.Unfinished() {
 			needs[t.Model] = append(needs[t.Model], t.ID)
+			for _, m := range t.Wanted().All() {
+				if m != t.Model {
+					needs[m] = append(needs[m], t.ID)
+				}
+			}
 		}
 	}
 	return StartableModels(needs, l)

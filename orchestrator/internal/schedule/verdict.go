@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func Judged(s *boulder.State, o *boulder.Open, turn int, v boulder.Verdict, now 
 	v = Overrule(o.SubTask, o.Turn.Evidence, v)
 	b := boulder.Judged{AttemptRef: o.Attempt.AttemptRef, Turn: turn, Verdict: v, Stalls: stalls(o, v), NeedsUser: needsUser(o, v)}
 	if !v.JudgeUnavailable {
-		b.Cooldown = regrown(s, s.Boulder.LedgerModel, now)
+		b.Cooldown = regrown(s, s.Boulder.Ledger(), now)
 	}
 	return b
 }
@@ -281,7 +282,7 @@ func (c *computing) startReplan(o *boulder.Open, reason string) boulder.Body {
 // trouble returns what follows from an infrastructure error of an attempt, which is resumed after a wait.
 func (c *computing) trouble(o *boulder.Open, err error) []boulder.Body {
 	ref := o.Attempt.AttemptRef
-	kind, until, cooled := c.wait(err, c.s.ModelFor(o), o.Attempt.Troubles, ref.SubTaskID, ref.Attempt)
+	kind, until, cooled := c.wait(err, c.s.ModelFor(o), c.modelsFor(o), o.Attempt.Troubles, ref.SubTaskID, ref.Attempt)
 	return append(cooled, boulder.Trouble{
 		AttemptRef: ref, Kind: kind, Reason: err.Error(), NotBefore: until,
 		Uncounted: len(cooled) > 0 || kind == boulder.TroublePaused,
@@ -294,7 +295,7 @@ func PlanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder
 	if r := s.Boulder.Replan; r != nil {
 		faults = r.PlanFaults
 	}
-	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.LedgerModel, faults.Troubles, "plan", s.Boulder.Replans)
+	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.Ledger(), s.Boulder.LedgerModel, faults.Troubles, "plan", s.Boulder.Replans)
 	return append(cooled, boulder.PlanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})
 }
 
@@ -305,7 +306,7 @@ func LookFailed(s *boulder.State, l Limits, now time.Time, err error) []boulder.
 	if !errors.Is(err, boulder.ErrTrouble) || troubles+1 >= l.Troubles || !goesOn {
 		return []boulder.Body{boulder.Looked{Void: err.Error()}}
 	}
-	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.Look.Model, troubles, "look", 0)
+	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.Look.Model, "", troubles, "look", 0)
 	return append(cooled, boulder.PlanTrouble{Reason: err.Error(), NotBefore: until})
 }
 
@@ -313,7 +314,7 @@ func LookFailed(s *boulder.State, l Limits, now time.Time, err error) []boulder.
 // wants more than the run may wait, cools down for all its users. The provider asked for that wait, so it does not count
 // towards giving up.
 func (c *computing) wait(
-	err error, model string, troubles int, who string, n int,
+	err error, model string, models boulder.Models, troubles int, who string, n int,
 ) (kind boulder.TroubleKind, until time.Time, cooled []boulder.Body) {
 	t, known := errors.AsType[*boulder.TroubleError](err)
 	if !known {
@@ -321,8 +322,14 @@ func (c *computing) wait(
 	}
 	if t.Kind == boulder.TroubleRateLimit || t.Kind == boulder.TroubleOverloaded || t.RetryAfter > c.l.ResetMax {
 		cool := c.coolDown(cmp.Or(t.Model, model), t.RetryAfter)
-		cool.Reason = err.Error()
-		return t.Kind, cool.Until, []boulder.Body{cool}
+		if cool.Reason = err.Error(); cool.Model != model {
+			models = "" // it is a sub-agent's, say: another model of the agent does not help
+		}
+		c.takeOut(&cool, t.Kind, models)
+		if until = cool.Until; cool.Out != "" && cool.Model != model {
+			until = c.now.Add(max(t.RetryAfter, c.l.CoolBase))
+		}
+		return t.Kind, until, []boulder.Body{cool}
 	}
 	d := c.jitter(doubled(c.l.Backoff, c.l.Backoff<<10, troubles+1), who, n<<8+troubles)
 	return t.Kind, c.now.Add(max(d, t.RetryAfter)), nil
@@ -362,11 +369,17 @@ func LiftLimit(s *boulder.State, o *boulder.Open, now time.Time) []boulder.Body 
 // LiftLongLimits ends the cool-downs that are too long to wait for, since the user resumes the run nevertheless.
 func LiftLongLimits(s *boulder.State, l Limits, now time.Time) (bodies []boulder.Body) {
 	for _, model := range slices.Sorted(maps.Keys(s.Boulder.Cooldowns)) {
-		if newComputing(s, l, now).tooLong(model) {
+		c := newComputing(s, l, now)
+		if _, out := c.out(model); out || c.tooLong(model, "") {
 			bodies = append(bodies, lifted(s, model, now))
 		}
 	}
 	return bodies
+}
+
+// LiftOutages ends the outages, since the user resumes the run: what they come from may have been seen to.
+func LiftOutages(s *boulder.State, now time.Time) []boulder.Body {
+	return LiftLongLimits(s, Limits{ResetMax: math.MaxInt64 - maxJitter}, now)
 }
 
 func lifted(s *boulder.State, model string, now time.Time) boulder.Cooled {
@@ -381,7 +394,7 @@ func regrown(s *boulder.State, model string, now time.Time) *boulder.Cooldown {
 	if !shrunk || now.Before(c.Until) {
 		return nil
 	}
-	c.Limit, c.Hits = min(c.Limit+1, max(1, c.Full)), 0
+	c.Limit, c.Hits, c.Out = min(c.Limit+1, max(1, c.Full)), 0, ""
 	return &c
 }
 

@@ -88,7 +88,7 @@ func TestWritesNeverOverlap(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(rt, "sub-tasks") {
 			specs = append(specs, boulder.Spec{
 				ID: string(rune('a' + i)), Writes: rapid.SliceOfN(rapid.SampledFrom(patterns), 0, 3).Draw(rt, "writes"),
-				Model: rapid.SampledFrom([]string{"p/m", "p/n"}).Draw(rt, "model"),
+				Model: rapid.SampledFrom([]boulder.Models{"p/m", "p/n"}).Draw(rt, "model"),
 			})
 		}
 		s, l := begun(t, specs...), DefaultLimits()

@@ -27,10 +27,11 @@ import (
 
 // Config is the merged configuration: the files override [Default].
 type Config struct {
-	Model       string `yaml:"model"`        // for sub-tasks that name none
-	LedgerModel string `yaml:"ledger_model"` // for planning and judging
-	Agent       string `yaml:"agent"`        // of OpenCode, for sub-tasks that name none
-	OpenCode    string `yaml:"opencode"`     // path of the binary
+	Model       boulder.Models `yaml:"model"`        // for sub-tasks that name none
+	LedgerModel boulder.Models `yaml:"ledger_model"` // for planning and judging
+	Models      Models         `yaml:"models"`
+	Agent       string         `yaml:"agent"`    // of OpenCode, for sub-tasks that name none
+	OpenCode    string         `yaml:"opencode"` // path of the binary
 	// OpenCodeMemory is the bytes that an OpenCode started by manager may use before it is replaced. 0: no limit.
 	OpenCodeMemory int64 `yaml:"opencode_memory,count"`
 	// Environment lists the variables that OpenCode and commands get, such as PATH or NPM_*. Defaults to all.
@@ -81,6 +82,11 @@ type Config struct {
 	Warnings []yamlfile.Problem `yaml:"-"`
 
 	origins map[string]string // FILE:LINE of every value that a file sets, by path of keys
+}
+
+// Models is about all models.
+type Models struct {
+	Fallback boulder.Models `yaml:"fallback"` // while a model cannot be used that is named alone, of sub-tasks or ledgers
 }
 
 // Land says how results land: [LandAsk], or a value of [boulder.Landed].How.
@@ -188,10 +194,15 @@ func (c *Config) check(file *yamlfile.File) {
 			file.Report(path, path+": "+line, "")
 		}
 	}
-	for path, ref := range map[string]string{"model": c.Model, "ledger_model": c.LedgerModel, "plan.look_model": c.Plan.LookModel} {
-		if _, err := providers.ParseModel(ref); ref != "" {
-			reportAll(path, err)
+	for path, models := range map[string]boulder.Models{
+		"model": c.Model, "ledger_model": c.LedgerModel, "models.fallback": c.Models.Fallback,
+	} {
+		for i, err := range providers.CheckModels(models) {
+			file.Report(fmt.Sprintf("%s[%d]", path, i), path+": "+err.Error(), "")
 		}
+	}
+	if _, err := providers.ParseModel(c.Plan.LookModel); c.Plan.LookModel != "" {
+		reportAll("plan.look_model", err)
 	}
 	if on, model := c.Reviews(); on && model != "" {
 		_, err := providers.ParseModel(model)

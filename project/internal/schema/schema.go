@@ -58,6 +58,7 @@ func events() (*jsonschema.Schema, error) {
 	for name, body := range boulder.PublicTypes() {
 		s, err := jsonschema.ForType(body, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 			reflect.TypeFor[boulder.Duration](): {Type: "string"}, reflect.TypeFor[json.RawMessage](): {},
+			reflect.TypeFor[boulder.Models](): yamlfile.Schema(reflect.TypeFor[boulder.Models]()),
 		}})
 		if err != nil {
 			return nil, fmt.Errorf("event %s: %w", name, err)

@@ -54,7 +54,8 @@ func TestFiles(t *testing.T) {
 		"the documented one": {"config", config, true},
 		"switched off":       {"config", "rules: {silence: off}\nnotify: {command: [notify-send, done]}", true},
 		"no such rule":       {"config", "rules: {silences: 5m}", false},
-		"a list for a text":  {"config", "model: [a, b]", false},
+		"a list for a text":  {"config", "agent: [a, b]", false},
+		"models in a row":    {"config", "model: [a/b, c/d]\nledger_model: a/b\nmodels: {fallback: [e/f]}", true},
 		"a wrong place":      {"config", "land: somewhere", false},
 	} {
 		var value any

@@ -108,7 +108,7 @@ func usageAttrs(u boulder.Usage) []attribute.KeyValue {
 func (r *builder) take(e boulder.Event) {
 	at, b := e.Time, &r.state.Boulder
 	chat := func(parent *span, what string) *span {
-		return r.begin(parent, at, "chat "+what, append(model(b.LedgerModel), semconv.GenAIOperationNameChat, attribute.String("manager.for", what))...)
+		return r.begin(parent, at, "chat "+what, append(model(b.Ledger()), semconv.GenAIOperationNameChat, attribute.String("manager.for", what))...)
 	}
 	switch body := e.Body.(type) {
 	case boulder.Created:

@@ -1,0 +1,179 @@
+package boulder
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Models name a model (provider/model), and after it those that take its place, in this order, while it cannot be used:
+// separated by commas, in JSON and files also as a list. Empty: none is named.
+type Models string
+
+// All returns the models in order.
+func (m Models) All() []string {
+	if m == "" {
+		return nil
+	}
+	return strings.Split(string(m), ",")
+}
+
+// String returns the models for users.
+func (m Models) String() string { return strings.Join(m.All(), ", ") }
+
+// First returns the model to use while it can be used, or "".
+func (m Models) First() string {
+	first, _, _ := strings.Cut(string(m), ",")
+	return first
+}
+
+// Or returns m with the fallback behind it, if it names one model only.
+func (m Models) Or(fallback Models) Models {
+	all := m.All()
+	if len(all) != 1 {
+		return m
+	}
+	return JoinModels(append(all, without(fallback.All(), all)...)...)
+}
+
+// JoinModels returns the models as one value.
+func JoinModels(all ...string) Models { return Models(strings.Join(all, ",")) }
+
+// MarshalJSON writes one model as a text, several as a list.
+func (m Models) MarshalJSON() ([]byte, error) {
+	if all := m.All(); len(all) > 1 {
+		return json.Marshal(all)
+	}
+	return json.Marshal(m.First())
+}
+
+// UnmarshalJSON reads both.
+func (m *Models) UnmarshalJSON(data []byte) error {
+	var all []string
+	if json.Unmarshal(data, &all) == nil {
+		*m = JoinModels(all...)
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(m))
+}
+
+// Wanted returns the models that the sub-task may run with, the preferred one first.
+func (t *SubTask) Wanted() Models { return cmp.Or(t.Models, Models(t.Model)) }
+
+// take has the sub-task run with the first of these models, and with the others while that cannot be used.
+func (t *SubTask) take(models Models) {
+	t.Model, t.Models = models.First(), ""
+	if models != Models(t.Model) {
+		t.Models = models
+	}
+}
+
+// Ledger returns the model that plans and judges now, provider/model; empty: OpenCode's default.
+func (b *Boulder) Ledger() string { return cmp.Or(b.LedgerNow, b.LedgerModel.First()) }
+
+// Outage says why a model cannot be used, so that the next one of a list takes its place. Others do not know it: they wait
+// for the model as after any [Cooled].
+type Outage string
+
+const (
+	OutCredit   Outage = "credit"        // no credit; without a known end, as are the next two
+	OutKey      Outage = "key"           // the key is refused, for all models of the provider
+	OutUnknown  Outage = "unknown_model" // the provider does not have it
+	OutLimit    Outage = "limit"         // a limit that ends too late to wait for, or that holds longer than was said
+	OutOverload Outage = "overload"      // an overload that did not end with the cool-down
+)
+
+// OutageOf returns the outage without a known end that an error of a model means, or "".
+func OutageOf(err error) Outage {
+	for outage, is := range map[Outage]error{OutCredit: ErrNoCredit, OutKey: ErrKey, OutUnknown: ErrUnknownModel} {
+		if errors.Is(err, is) {
+			return outage
+		}
+	}
+	return ""
+}
+
+// NoEnd is [Cooldown].Until of an outage without a known end. JSON has no later year.
+func NoEnd() time.Time { return time.Date(noYear, 6, 1, 0, 0, 0, 0, time.UTC) }
+
+const noYear = 9999
+
+// Endless reports whether the end is not known.
+func (c Cooldown) Endless() bool { return c.Until.Year() == noYear }
+
+// Switched has sub-tasks, or the ledgers, use another model of their list: the next one while a model cannot be used, or an
+// earlier one again. Sub-tasks at work take it with their next prompt; they go back to an earlier one with their next attempt.
+type Switched struct {
+	From   string    `json:"from"`
+	To     string    `json:"to"`
+	Reason string    `json:"reason"`
+	Until  time.Time `json:"until,omitzero"` // when From can be used again, as far as it is known
+	// Probe: a single attempt finds out whether To can be used again. The others follow once it has answered.
+	Probe    bool     `json:"probe,omitempty"`
+	Ledger   bool     `json:"ledger,omitempty"` // both ledgers switch, and no sub-task
+	SubTasks []string `json:"sub_tasks,omitempty"`
+}
+
+func (s *State) switched(e *Event, b Switched) error {
+	if b.Ledger {
+		if b.From != s.Boulder.Ledger() || !slices.Contains(s.Boulder.LedgerModel.All(), b.To) {
+			return fmt.Errorf("the ledgers use %q of %s, and cannot switch from %q to %q", s.Boulder.Ledger(), s.Boulder.LedgerModel, b.From, b.To)
+		}
+		s.wakeLedgers(e.Time)
+		s.Boulder.LedgerNow, s.Boulder.Switches = b.To, s.Boulder.Switches+1
+		return nil
+	}
+	for _, id := range b.SubTasks {
+		switch t, err := s.unfinished(id); {
+		case err != nil:
+			return err
+		case t.Model != b.From || !slices.Contains(t.Models.All(), b.To):
+			return fmt.Errorf("sub-task %q uses %q of %s, and cannot switch from %q to %q", id, t.Model, t.Models, b.From, b.To)
+		}
+	}
+	for _, id := range b.SubTasks {
+		t := s.byID[id]
+		t.Model, t.UpdatedAt = b.To, e.Time
+		switch o := s.open[id]; {
+		case o == nil:
+		case o.Attempt.Status == AttemptQueued:
+			s.instead(o.Attempt, b.To)
+		case e.Time.Before(o.Attempt.NotBefore): // it was refused, so its turn is not at work
+			s.takeModel(e, o)
+		}
+	}
+	s.sortQueues()
+	s.Boulder.Switches++
+	return nil
+}
+
+// instead gives an attempt another model, and notes what that is used instead of.
+func (s *State) instead(a *Attempt, model string) {
+	if cool := s.Boulder.Cooldowns[a.Model]; cool.Out != "" {
+		a.Instead = append(slices.Clip(a.Instead), Instead{a.Model, cool.Reason})
+	}
+	a.Model = model
+	a.Instead = filter(a.Instead, func(i Instead) bool { return i.Model != model })
+}
+
+// wakeLedgers ends the waits for the model of the ledgers.
+func (s *State) wakeLedgers(now time.Time) {
+	earlier := func(t *time.Time) {
+		if now.Before(*t) {
+			*t = now
+		}
+	}
+	for _, o := range s.live {
+		if o.Attempt.Status == AttemptMonitoring {
+			earlier(&o.Attempt.NotBefore)
+		}
+	}
+	earlier(&s.Boulder.PlanFaults.NotBefore)
+	if r := s.Boulder.Replan; r != nil {
+		earlier(&r.NotBefore)
+	}
+}
