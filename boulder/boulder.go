@@ -165,7 +165,7 @@ func (b *Boulder) Asks() bool {
 
 // Asking reports whether the user is asked what the planner asks.
 func (b *Boulder) Asking() bool {
-	return b.Status == Planning && b.Prepared != nil && !b.Prepared.Asked
+	return b.Status == Planning && b.Prepared != nil && !b.Prepared.Asked && b.Look == nil
 }
 
 // Waits reports whether the boulder may not begin yet.

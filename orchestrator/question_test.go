@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -312,4 +314,25 @@ func TestAskPatiently(t *testing.T) {
 	if err != nil || asked != 1 || q[0].By != boulder.ByUser || q[0].Answer != "here" || q[1].Answer != "later" {
 		t.Errorf("%v, asked %d times, %+v", err, asked, q)
 	}
+}
+
+// TestAskStopsTheClock: while the user thinks, no time of the budget is used up, and the loop waits.
+func TestAskStopsTheClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, _, _ := asking(t)
+		ask := func(ctx context.Context, _ []boulder.Question) ([]string, error) {
+			select {
+			case <-time.After(time.Hour):
+				return nil, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		budget := &boulder.Budget{Time: boulder.Duration(5 * time.Minute)}
+		r.completes(r.request(orchestrator.Request{Task: "t", Ask: ask, Settings: boulder.Settings{Budget: budget}}))
+		if head, _ := r.store.load(t); head.Worked > time.Minute {
+			t.Errorf("worked %s", head.Worked)
+		}
+	})
 }

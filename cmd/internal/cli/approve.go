@@ -190,6 +190,9 @@ func (a *app) ask(ctx context.Context, questions []boulder.Question) (answers []
 		answer, err := a.line(ctx, end)
 		if err != nil || answer == end {
 			fmt.Fprintln(a.Stderr)
+			if err == nil {
+				a.typed = nil // Ctrl-D ends this, and no later question
+			}
 			return answers, err
 		}
 		answers = append(answers, answer)

@@ -63,12 +63,13 @@ func (e Env) Getenv(name string) string {
 type app struct {
 	Env
 	interrupts interrupts
-	secrets    *secret.Redactor // nil: finds secrets by their form only
-	project    *project.Project // nil before open
-	openErr    error            // why the configuration cannot be used
-	view       *view.Run        // of the run; nil before it begins
-	typed      *bufio.Scanner   // input of the user; nil before the first question
-	nextLine   chan string      // set while a line is being read; closed at the end of input
+	secrets    *secret.Redactor                       // nil: finds secrets by their form only
+	project    *project.Project                       // nil before open
+	openErr    error                                  // why the configuration cannot be used
+	view       *view.Run                              // of the run; nil before it begins
+	above      atomic.Pointer[func(line string) bool] // prints above what is drawn on stderr, and reports whether anything is; nil: nothing is
+	typed      *bufio.Scanner                         // input of the user; nil before the first question
+	nextLine   chan string                            // set while a line is being read; closed at the end of input
 
 	json, quiet, noColor, verbose bool
 	dir, configFile               string
@@ -284,7 +285,14 @@ func (a *app) logger() *slog.Logger {
 
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintln(a.Stderr, text.Safe(text.Format(format, args...)))
+		a.tell(text.Safe(text.Format(format, args...)))
+	}
+}
+
+// tell prints a line on stderr, above the picture that is drawn there.
+func (a *app) tell(line string) {
+	if above := a.above.Load(); above == nil || !(*above)(line) {
+		fmt.Fprintln(a.Stderr, line)
 	}
 }
 

@@ -332,7 +332,8 @@ func (a *app) planning(ledger string) (told func(boulder.Body), done func()) {
 			}
 			return printed
 		})
-		return func(b boulder.Body) { lines <- line(b) }, screen.Close
+		a.above.Store(new(func(line string) bool { lines <- line; return true }))
+		return func(b boulder.Body) { lines <- line(b) }, func() { a.above.Store(nil); screen.Close() }
 	}
 	a.note("Planning with %s …", view.ModelName(ledger))
 	return func(b boulder.Body) { a.note("%s", line(b)) }, func() {}

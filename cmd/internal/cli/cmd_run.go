@@ -269,6 +269,7 @@ func (a *app) execute(ctx context.Context, st *project.State, req project.Reques
 	end := &ending{app: a, db: st.DB, notifier: notifier, limited: map[string]time.Time{}}
 	shown := view.NewRun(a.console(), view.NewProgress(st.DB.Get), "")
 	a.view = shown
+	a.above.Store(new(shown.Above))
 	defer a.interrupts.onFirst(func() {
 		shown.Stopping()
 		st.Stop()

@@ -220,5 +220,5 @@ func (a *app) warnOfUnwritten(ctx context.Context, there project.Reader) {
 
 // warn prints a problem that does not change the result.
 func (a *app) warn(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, "manager: warning: %s\n", text.Safe(text.Format(format, args...)))
+	a.tell("manager: warning: " + text.Safe(text.Format(format, args...)))
 }

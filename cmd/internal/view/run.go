@@ -218,6 +218,18 @@ func (v *Run) Pause() (resume func()) {
 	}
 }
 
+// Above prints a line above the picture, and reports whether there is one. It is safe for concurrent use.
+func (v *Run) Above(line string) bool {
+	v.term.Lock()
+	defer v.term.Unlock()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.screen != nil {
+		v.printed = append(v.printed, line)
+	}
+	return v.screen != nil
+}
+
 // Close frees the terminal. Nothing is shown afterwards. It is idempotent.
 func (v *Run) Close() {
 	v.term.Lock()

@@ -49,7 +49,7 @@ func newBudget(s *boulder.State, l Limits, now time.Time) *budget {
 		}
 	}
 	b.check()
-	if limit.Time > 0 && b.exceeded == "" {
+	if limit.Time > 0 && b.exceeded == "" && !s.Boulder.Asking() { // else the time stands still
 		b.timeOut = s.Boulder.CountedTo().Add(time.Duration(limit.Time) - s.Boulder.Worked)
 		if l.Warn > 0 && !slices.Contains(s.Boulder.Warned, boulder.BudgetWarning{Dimension: "time"}.Key()) {
 			// A little later, so that rounding does not cause early wake-ups again and again.
