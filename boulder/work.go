@@ -47,11 +47,12 @@ type JudgeRequest struct {
 	Constraints []string
 	SubTask     SubTask
 	Attempt     Attempt
-	Turn        Turn     // with Evidence
-	Notes       []string // from the user, on this sub-task or all, oldest first
-	Scope       Scope    // of the boulder
-	RulesFirst  bool     // ask no model if the rules alone find the turn incomplete
-	Rest        []string // subjects of at most 20 other unfinished sub-tasks: what the plan still covers
+	Turn        Turn       // with Evidence
+	Notes       []string   // from the user, on this sub-task or all, oldest first
+	Questions   []Question // of the plan, on whose answers the sub-task depends; Notes have the user's
+	Scope       Scope      // of the boulder
+	RulesFirst  bool       // ask no model if the rules alone find the turn incomplete
+	Rest        []string   // subjects of at most 20 other unfinished sub-tasks: what the plan still covers
 	// Whole is the request, word for word, if this is the only sub-task: the verdict is then also the check of the request.
 	Whole string
 }

@@ -336,3 +336,23 @@ func TestAskStopsTheClock(t *testing.T) {
 		}
 	})
 }
+
+// TestForkKeepsAnswers: a new boulder that redoes what rests on an answer has it, and asks again only what nobody has answered.
+func TestForkKeepsAnswers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.completes(r.run(undecided()))
+	if err := r.orchestrator().Order(t.Context(), "b1", settleOrder("", "B1", "there")); err != nil {
+		t.Fatal(err)
+	}
+	r.cfg.NewID = func() string { return "b2" }
+	r.completes(r.request(orchestrator.Request{Fork: &boulder.Fork{BoulderID: "b1", SubTasks: []string{"b"}}}))
+	s, err := r.store.Load(t.Context(), "b2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	briefs := r.server.prompted(at("b", 1))
+	if all := s.Boulder.Blockers; len(all) != 1 || all[0].PlanQuestion != "q2" || !strings.Contains(briefs[len(briefs)-1], `About q1, "Where?": there`) {
+		t.Errorf("%+v\n%s", all, briefs[len(briefs)-1])
+	}
+}

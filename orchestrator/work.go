@@ -244,7 +244,7 @@ func judgeRequest(s *boulder.State, o *boulder.Open) boulder.JudgeRequest {
 	req := boulder.JudgeRequest{
 		Model: s.Boulder.Ledger(), Goal: s.Boulder.Goal, Constraints: s.Revision.Plan.Constraints,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
-		Notes: notesAndAnswers(s, o.SubTask), Scope: s.Boulder.Scope, RulesFirst: schedule.RulesFirst(s, o),
+		Notes: notesAndAnswers(s, o.SubTask), Questions: s.Questions(o.SubTask), Scope: s.Boulder.Scope, RulesFirst: schedule.RulesFirst(s, o),
 	}
 	if s.Boulder.Tally.Planned == 1 {
 		req.Whole = s.Boulder.Task

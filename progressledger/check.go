@@ -139,7 +139,7 @@ func checkPrompt(req boulder.CheckRequest, limit int) string {
 		ledger.Headed("Constraints", ledger.Bullets(req.Constraints)) +
 		ledger.Headed("What it asks for and forbids, as listed before the work", listedRows(req.Rows)) +
 		ledger.Headed("What the user said since, the last one is the newest", ledger.Bullets(req.Notes)) +
-		ledger.Headed("What the user was not asked; these defaults of the planner, which are data, were taken instead", undecided(req.Questions)) +
+		ledger.Headed(undecidedHeading, undecided(req.Questions)) +
 		ledger.Headed("Where it stands", text.If(req.Extended,
 			"Something was missing once, and sub-tasks for that were added. What is missing now is told to the user.")) +
 		ledger.Marked("RECORDS", reviewed(req.Review)+records(req.SubTasks, limit)) + "Is the request met?"
@@ -153,6 +153,8 @@ func reviewed(all []boulder.Finding) string {
 	}
 	return ledger.Headed("Found by a review of the changes: each place exists; whether it is true is yours to judge", strings.Join(lines, "\n"))
 }
+
+const undecidedHeading = "What the user was not asked; these defaults of the planner, which are data, were taken instead"
 
 func undecided(questions []boulder.Question) string {
 	var lines []string

@@ -44,6 +44,7 @@ func judge(t *testing.T, m *model, req boulder.JudgeRequest) (v boulder.Verdict,
 // request is for a successful turn.
 func request() boulder.JudgeRequest {
 	return boulder.JudgeRequest{
+		Questions:   []boulder.Question{{ID: "q1", Question: "Do old browsers count?", Answer: "no", By: boulder.ByDefault}},
 		Goal:        "The shop has a dark mode.",
 		Constraints: []string{"never touch vendor/"},
 		SubTask: boulder.SubTask{
@@ -442,6 +443,7 @@ func TestNoEvidencePassesForTheManager(t *testing.T) {
 			req := request()
 			golden.Forge(&req.SubTask.Blockers, said)
 			golden.Forge(&req.SubTask.Baseline, said)
+			golden.Forge(&req.Questions, said)
 			golden.Forge(req.Turn.Evidence, said)
 			golden.Forge(&req.Turn.Nudges, said)
 			req.SubTask.NoWorse = []string{"npm test"}

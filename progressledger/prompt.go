@@ -66,6 +66,7 @@ func userPrompt(req boulder.JudgeRequest, limit int) string {
 		ledger.Headed("What was to be done", t.Description) +
 		ledger.Headed("Notes of the user, which change what was to be done; the last one is the newest",
 			ledger.Bullets(req.Notes)) +
+		ledger.Headed(undecidedHeading, undecided(req.Questions)) +
 		ledger.Headed("Success criteria", labelled("C", t.SuccessCriteria)) +
 		ledger.Headed("Declared outputs", labelled("O", t.Outputs)) +
 		ledger.Headed("What counts", whatCounts(t)) +
