@@ -49,6 +49,9 @@ func (s *State) replanStarted(_ *Event, b ReplanStarted) error {
 	s.Boulder.Replans++
 	s.Boulder.ReplansWanted = filter(s.Boulder.ReplansWanted, func(w Replanning) bool { return w.SubTaskID != b.SubTaskID })
 	s.Boulder.Replan = &Replanning{AttemptRef: b.AttemptRef, Reason: b.Reason, Replaces: b.Replaces}
+	if s.Boulder.Looking() == nil {
+		s.Boulder.Look = nil // a replan may have one of its own
+	}
 	return nil
 }
 
@@ -92,6 +95,7 @@ func (s *State) replanRefused(_ *Event, b ReplanRefused) error {
 		return err
 	}
 	s.Boulder.Replan = nil
+	s.dropLook()
 	return nil
 }
 
@@ -126,6 +130,7 @@ func (s *State) replanned(e *Event, b Replanned) error {
 	s.supersede(e, r, b.Plan.Number)
 	s.Boulder.TriedParts = append(slices.Clone(s.Boulder.TriedParts), SpecsHash(b.SubTasks))
 	s.Boulder.Replan = nil
+	s.dropLook()
 	s.adopt(b.Plan)
 	s.add(e, fresh)
 	return nil

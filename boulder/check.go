@@ -167,7 +167,8 @@ func (s *State) checkBlockers(t *SubTask, bad func(string, ...any)) {
 		}
 		known[b.ID] = true
 	}
-	if awaited := t.AwaitedBy(t.Attempts); len(awaited) > 0 && o == nil && !t.Parked && !t.Status.Terminal() {
+	// The user's retry leaves the question aside; an edit may then have it wait for others first.
+	if awaited := t.AwaitedBy(t.Attempts); len(awaited) > 0 && o == nil && !t.Parked && !t.Status.Terminal() && t.Status != SubTaskPending {
 		bad("sub-task %q waits for an answer to %s, and is %s", t.ID, awaited[0].ID, t.Status)
 	}
 }

@@ -320,6 +320,13 @@ func (s *State) redescribe(e *Event, n *SubTask) {
 			o.Turn.Evidence.Gates = filter(o.Turn.Evidence.Gates, isGate)
 		}
 	}
+	if s.Boulder.Isolated() && t.From != "" && len(without(n.DependsOn, t.DependsOn)) > 0 {
+		// Earlier attempts began without what it depends on now: the next one begins at the tip, without their changes.
+		n.From, n.Work, n.Snapshot, n.Tree, n.Since = "", "", "", "", t.Attempts
+		if s.open[n.ID] != nil {
+			n.Since--
+		}
+	}
 	for _, id := range t.DependsOn {
 		s.byID[id].Blocks = without(s.byID[id].Blocks, []string{n.ID})
 	}

@@ -152,7 +152,7 @@ func (s *State) lookStarted(_ *Event, b LookStarted) error {
 	switch {
 	case b.For == LookPlan && (s.Boulder.Status != Planning || s.Boulder.Look != nil):
 		return fmt.Errorf("boulder is %s, and there may have been a look", s.Boulder.Status)
-	case b.For == LookReplan && (s.Boulder.Status != Running || s.Boulder.Replan == nil || s.Boulder.Replan.Proposed != nil || s.Boulder.Look != nil):
+	case b.For == LookReplan && (s.Boulder.Status != Running && s.Boulder.Status != Paused || s.Boulder.Replan == nil || s.Boulder.Replan.Proposed != nil || s.Boulder.Look != nil):
 		return fmt.Errorf("boulder is %s, and no replan is being made, or there may have been a look for it", s.Boulder.Status)
 	case b.For == LookReview && (s.Boulder.Status != Running || len(s.SubTasks) == 0 || !s.AllOver() || s.Boulder.Looking() != nil):
 		return fmt.Errorf("boulder is %s with %d open attempts, and may be looked at", s.Boulder.Status, len(s.open))
@@ -163,8 +163,8 @@ func (s *State) lookStarted(_ *Event, b LookStarted) error {
 	return nil
 }
 
-// lookOver forgets a look for a replan that has an end. A later one may have one of its own.
-func (s *State) lookOver() {
+// dropLook forgets a look that is not over if the replan is that it was for.
+func (s *State) dropLook() {
 	if l := s.Boulder.Looking(); l != nil && l.For == LookReplan {
 		s.Boulder.Look = nil
 	}

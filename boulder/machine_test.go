@@ -206,6 +206,9 @@ func (m *machine) question(t *rapid.T) Body {
 // look draws the next event of a look before the first plan.
 func (m *machine) look(t *rapid.T) Body {
 	l := m.state.Boulder.Looking()
+	if l == nil && m.state.Boulder.Replan != nil {
+		return LookStarted{For: LookReplan, Questions: []string{"why?"}, Tag: fmt.Sprint("replan", m.state.Boulder.Replans)}
+	}
 	if l == nil {
 		return LookStarted{Questions: []string{"where?"}, Tag: "look", Known: &m.plan}
 	}
@@ -407,7 +410,11 @@ func (m *machine) replanStarted(ref AttemptRef) ReplanStarted {
 func (m *machine) boulderEvent(t *rapid.T) Body {
 	b := m.state.Boulder
 	if b.Replan != nil && rapid.Bool().Draw(t, "go on with the replan") {
-		switch rapid.IntRange(0, 8).Draw(t, "replan") {
+		switch rapid.IntRange(0, 10).Draw(t, "replan") {
+		case 9, 10:
+			if l := b.Looking(); b.Look == nil || l != nil && l.For == LookReplan {
+				return m.look(t)
+			}
 		case 7:
 			return RevisionAsked{Comment: "otherwise"}
 		case 8:

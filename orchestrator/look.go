@@ -48,13 +48,21 @@ func asksUser(ask Ask, known boulder.Prepared) bool {
 	return ask != nil && !known.Asked && known.Known != nil && len(known.Known.Facts.Questions) > 0
 }
 
+// lookBefore returns when a look may come before the replan in progress.
+func (r *run) lookBefore() boulder.LookMode {
+	if _, can := r.o.cfg.Runner.(Looker); !can || r.busy(planWork) {
+		return boulder.LookNever
+	}
+	return schedule.LookBefore(r.state, r.o.limits, r.now)
+}
+
 func lookStarted(id, model string, questions []string, known *boulder.Plan) boulder.LookStarted {
 	return boulder.LookStarted{Questions: questions, Tag: fmt.Sprintf("manager:%s/look", id), Model: model, Known: known}
 }
 
 func lookJob(id, task string, l boulder.Look, limits Limits) boulder.LookJob {
 	return boulder.LookJob{
-		BoulderID: id, Look: l, Prompt: prompts.Look(task, l.Questions, limits.LookFindings), Resume: prompts.ResumeLook(),
+		BoulderID: id, Look: l, Prompt: prompts.Look(task, "", l.Questions, limits.LookFindings), Resume: prompts.ResumeLook(),
 		Time: limits.LookTime, Findings: limits.LookFindings,
 	}
 }
@@ -74,7 +82,11 @@ func found(l *boulder.Look) *boulder.Plan {
 func (r *run) startLook() {
 	b := &r.state.Boulder
 	job := lookJob(b.ID, b.Task, *b.Look, r.o.limits)
-	if b.Look.For == boulder.LookReview {
+	switch b.Look.For {
+	case boulder.LookReplan:
+		job.Trunk = b.Trunk
+		job.Prompt = prompts.Look(b.Task, prompts.NotDone(r.replanRequest()), b.Look.Questions, job.Findings)
+	case boulder.LookReview:
 		job.Trunk = b.Trunk
 		job.Prompt = prompts.Review(b.Task, r.state.Revision.Plan.Request, cmp.Or(b.Trunk.Base, b.Base), job.Findings)
 	}

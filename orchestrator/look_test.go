@@ -294,3 +294,95 @@ func TestReview(t *testing.T) {
 		}
 	}
 }
+
+// A look may come before a replan, once, whenever a crash comes; its findings are in the new plan. The planner is asked again after
+// it, with what it found.
+func TestLookBeforeAReplan(t *testing.T) {
+	t.Parallel()
+	var asked []boulder.ReplanRequest
+	begun := func() (*rig, *lookout) {
+		r, l, _ := looking(t)
+		asked = nil
+		answer := replaces(&asked)
+		r.cfg.Planner = replanner(func(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+			made, used, err := answer(ctx, req)
+			if made.SubTasks[0].Found = []string{"f2"}; req.Look != boulder.LookNever {
+				made = boulder.Replacement{Questions: []string{"why?"}}
+			}
+			return made, used, err
+		})
+		r.cfg.Judge = stalling("hard")
+		return r, l
+	}
+	plan := planOf(spec("done"), spec("hard", "done"), spec("behind", "hard"))
+	plan.Facts.Found = []boulder.Finding{{ID: "f1", Statement: "known"}}
+	req := orchestrator.Request{Plan: plan, Settings: boulder.Settings{LookModel: "p/looks"}}
+	for commit := 1; ; commit++ {
+		for _, written := range []bool{false, true} {
+			r, l := begun()
+			r.store.fault = func(n int, w bool) error {
+				if n == commit && w == written {
+					return errDisk
+				}
+				return nil
+			}
+			events, err := r.request(req)
+			if err == nil {
+				if len(asked) != 2 || asked[0].Look != "" || len(asked[0].Facts.Found) != 1 || asked[1].Look != boulder.LookNever ||
+					len(asked[1].Facts.Found) != 2 || asked[1].Facts.Found[1].ID != "f2" || l.jobs[0].Look.Model != "p/looks" || commit < 20 {
+					t.Errorf("%d commits, %+v, asked %+v", commit, l.jobs, asked)
+				}
+				if check, err := orchestrator.CheckDecisions(events); err != nil || check.Difference != nil {
+					t.Errorf("replayed: %v, %+v", err, check.Difference)
+				}
+				return
+			}
+			r.store.fault = nil
+			if len(r.store.events) == 0 {
+				continue
+			}
+			if _, err := r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
+				t.Fatalf("commit %d, written %v: %v", commit, written, err)
+			}
+			head, _ := r.store.load(t)
+			found := replannedFacts(r.store.log("b1"))
+			if head.LookUsage.Input != 7 || len(l.prompts) != 1 || l.sessions["manager:b1/replan#1"] != "s1" || len(found) != 2 || found[1].Statement != "here" {
+				t.Errorf("commit %d, written %v: looks used %+v in %v, prompts %v, found %+v", commit, written, head.LookUsage, l.sessions, l.prompts, found)
+			}
+		}
+	}
+}
+
+// No look comes before a replan while others are at work, which would change the files.
+func TestNoLookBesideOthers(t *testing.T) {
+	t.Parallel()
+	r, l, _ := looking(t)
+	var asked []boulder.ReplanRequest
+	r.cfg.Judge = stalling("hard")
+	replanned := make(chan bool)
+	answer := replaces(&asked)
+	r.cfg.Planner = replanner(func(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+		defer close(replanned)
+		return answer(ctx, req)
+	})
+	l.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+		if job.SubTask.ID == "beside" {
+			<-replanned
+		}
+		return boulder.Evidence{FinalMessage: "done", ToolCount: 1}, nil
+	}
+	events, err := r.request(orchestrator.Request{Plan: hardPlan(), Settings: boulder.Settings{LookMode: boulder.LookAlways}})
+	r.completes(events, err)
+	if len(asked) != 1 || asked[0].Look != boulder.LookNever || len(l.jobs) != 0 {
+		t.Errorf("asked %+v, %d looks", asked, len(l.jobs))
+	}
+}
+
+func replannedFacts(events []boulder.Event) []boulder.Finding {
+	for _, e := range events {
+		if b, ok := e.Body.(boulder.Replanned); ok {
+			return b.Plan.Plan.Facts.Found
+		}
+	}
+	return nil
+}

@@ -13,7 +13,7 @@ type Planner interface {
 	// cannot help.
 	Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error)
 	// Replan replans what remains of a plan, or adds what is Missing of the request. It may be called again for the same
-	// replan after a crash or [boulder.ErrTrouble]. The new sub-tasks are valid together with the done and the kept ones.
+	// replan after a crash or [boulder.ErrTrouble], or with what a look found that answers its Questions. The new sub-tasks are valid together with the done and the kept ones.
 	// An error wraps [boulder.ErrTrouble] or [boulder.ErrFatal] if no model could be asked; any other counts as
 	// [boulder.ErrNoNewPlan]: nothing new came.
 	Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error)

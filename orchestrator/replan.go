@@ -22,6 +22,9 @@ func (r *run) startReplan() {
 	var usage boulder.Usage
 	work := func(ctx context.Context) (err error) {
 		proposal.Replacement, usage, err = r.o.cfg.Planner.Replan(ctx, req)
+		if err == nil && req.Look == boulder.LookNever && len(proposal.Questions) > 0 {
+			err = errors.New("the planner wants a look where none is possible")
+		}
 		return err
 	}
 	asks := replan.Proposed != nil
@@ -41,6 +44,7 @@ func (r *run) startReplan() {
 			return applyErr
 		}
 		wish, revise := errors.AsType[*ReviseError](err)
+		questions := proposal.Questions
 		switch {
 		case r.state.Boulder.Replan == nil || r.state.Boulder.ReplanNumber() != number || asks && replan.Proposed == nil: // an order has answered
 			return nil
@@ -48,6 +52,13 @@ func (r *run) startReplan() {
 			return r.apply(boulder.RevisionAsked{Comment: wish.Comment})
 		case replan.Was != nil && !asks && errors.Is(err, boulder.ErrNoNewPlan):
 			return r.apply(boulder.RevisionRefused{Reason: "the new plan stays as it was: " + err.Error()})
+		case err == nil && len(questions) > 0 && r.lookBefore() == boulder.LookNever: // others are at work by now: it is asked again
+			return nil
+		case err == nil && len(questions) > 0:
+			b := &r.state.Boulder
+			return r.apply(boulder.LookStarted{
+				For: boulder.LookReplan, Questions: questions, Tag: fmt.Sprintf("manager:%s/replan#%d", b.ID, number), Model: lookModel(r.state, r.now),
+			})
 		case err == nil && (r.state.Boulder.AskReplans || replan.Was != nil) && !asks:
 			return r.apply(boulder.ReplanProposed{AttemptRef: replan.AttemptRef, Replacement: proposal.Replacement})
 		case err == nil:
@@ -86,8 +97,8 @@ func Proposal(s boulder.Snapshot) ReplanProposal {
 func (r *run) replanRequest() boulder.ReplanRequest {
 	b, plan := r.state.Boulder, r.state.Revision.Plan
 	req := boulder.ReplanRequest{
-		Model: b.Ledger(), Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
-		Project: b.Project, Reason: b.Replan.Reason, Missing: b.Replan.Missing, Was: b.Replan.Was, Comment: b.Replan.Comment,
+		Model: b.Ledger(), Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: r.state.ReplanFacts(), NewFacts: b.NewFacts,
+		Project: b.Project, Look: r.lookBefore(), Reason: b.Replan.Reason, Missing: b.Replan.Missing, Was: b.Replan.Was, Comment: b.Replan.Comment,
 	}
 	var notes []string
 	if b.Replan.Extension() {
@@ -145,6 +156,7 @@ func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Time) boulder.Body {
 	b, old := s.Boulder, s.Revision
 	plan := old.Plan
+	plan.Facts = s.ReplanFacts()
 	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
 	kept := slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return replaced(s.ID) })
 	plan.SubTasks, plan.Request = slices.Concat(kept, n.SubTasks), reowned(plan.Request, n, replaced)

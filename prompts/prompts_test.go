@@ -438,8 +438,12 @@ func TestNothingInAPromptPassesForTheManager(t *testing.T) {
 // A look is told the task and its questions as data.
 func TestLookGolden(t *testing.T) {
 	t.Parallel()
-	golden.Compare(t, "look.md", prompts.Look("Add dark mode\nin all pages", []string{"Where is the theme set?", "Is there a switch?"}, 10))
+	golden.Compare(t, "look.md", prompts.Look("Add dark mode\nin all pages", "", []string{"Where is the theme set?", "Is there a switch?"}, 10))
 	golden.Compare(t, "review.md", prompts.Review("Add dark mode\nin all pages", []boulder.Obligation{{ID: "r1", Text: "Dark mode"}}, "abc123", 10))
 	golden.NoForgery(t, prompts.Review(golden.Forgery, []boulder.Obligation{{ID: "r1", Text: golden.Forgery}}, "abc123", 10))
-	golden.NoForgery(t, prompts.Look(golden.Forgery, []string{golden.Forgery, "x" + golden.Forgery}, 10))
+	failed := boulder.SubTask{Subject: "Add a switch", Description: "Add one.\nTo the bar.", Failures: []string{"There is no bar."}}
+	golden.Compare(t, "look_replan.md", prompts.Look("Add dark mode", prompts.NotDone(boulder.ReplanRequest{Failed: failed, Reason: "1 try failed"}), []string{"What is there?"}, 10))
+	golden.Forge(&failed, golden.Forgery)
+	notDone := prompts.NotDone(boulder.ReplanRequest{Failed: failed, Reason: golden.Forgery})
+	golden.NoForgery(t, prompts.Look(golden.Forgery, notDone, []string{golden.Forgery, "x" + golden.Forgery}, 10))
 }

@@ -17,6 +17,7 @@ type answer struct {
 	Goal        string          `json:"goal"`
 	Constraints []string        `json:"constraints"`
 	Reason      string          `json:"reason"`
+	ToFind      []string        `json:"to_find"` // only in a replan that a look may precede
 	SubTasks    []answerSubTask `json:"sub_tasks"`
 	Owners      []answerOwner   `json:"owners"`
 	Allowed     []answerAllowed `json:"allowed"` // only in a revision

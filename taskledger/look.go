@@ -17,6 +17,19 @@ const (
 // anyQuestion is what a look that the user demands finds out if the model named nothing to find.
 const anyQuestion = "What in the project bears on the task: which files have to change, what do they build on, what would break, and how is it checked?"
 
+// notDoneQuestion is what a look that the user demands before a replan finds out.
+const notDoneQuestion = "What in the project keeps this part from being done as planned, and what else can it be built on, or has to be done first?"
+
+// asksBefore reports whether the model may have a look find something out before it replans. The user's always needs no model.
+func asksBefore(mode boulder.LookMode, files int) bool {
+	return mode != boulder.LookNever && files > smallProject
+}
+
+const toFindPrompt = `
+- to_find: only if the failures and the survey do not say enough to plan another way: up to 5 questions about the
+  project, each of which reading its files answers. Then sub_tasks is empty: an agent that may only read answers them,
+  and you are asked again. Else empty.`
+
 // toFind returns what a look should find out before the task is split; none if the mode, or what is known, needs no look.
 func toFind(mode boulder.LookMode, known *boulder.Plan, files int) []string {
 	asked := known.Facts.ToFind[:min(len(known.Facts.ToFind), maxQuestions)]

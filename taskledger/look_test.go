@@ -91,3 +91,40 @@ func TestPlanWithFindings(t *testing.T) {
 	plan(t, m, req)
 	golden.NoForgery(t, m.Asked[0].Messages[0].Text)
 }
+
+// Before a replan the model may ask for a look, where the survey does not show enough; what it found is told when it is asked again.
+func TestReplanAfterALook(t *testing.T) {
+	t.Parallel()
+	const wants = `{"reason":"it is not known","to_find":[" Where is the page? ",""],"sub_tasks":[]}`
+	large := t.TempDir()
+	for i := range 21 {
+		if err := os.WriteFile(filepath.Join(large, fmt.Sprint(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		mode    boulder.LookMode
+		project string
+		answers []any
+		wants   []string // questions of the look
+		calls   int64
+	}{
+		"asked for":          {boulder.LookAuto, large, []any{wants}, []string{"Where is the page?"}, 1},
+		"by default":         {"", large, []any{wants}, []string{"Where is the page?"}, 1},
+		"not asked for":      {boulder.LookAuto, large, []any{goodReplan}, nil, 1},
+		"a small project":    {boulder.LookAuto, t.TempDir(), []any{wants, goodReplan}, nil, 2},
+		"never, or it was":   {boulder.LookNever, large, []any{wants, goodReplan}, nil, 2},
+		"the user wants one": {boulder.LookAlways, large, nil, []string{"What in the project keeps this part from being done as planned, and what else can it be built on, or has to be done first?"}, 0},
+	} {
+		req := replanRequest()
+		req.Project, req.Look = test.project, test.mode
+		m := answers(test.answers...)
+		made, usage, err := planner(m).Replan(t.Context(), req)
+		if err != nil || !slices.Equal(made.Questions, test.wants) || (made.SubTasks == nil) != (test.wants != nil) || usage.Calls != test.calls {
+			t.Errorf("%s: %+v, used %+v, %v", name, made, usage, err)
+		}
+		if asked := len(m.Asked) > 0 && strings.Contains(string(m.Asked[0].Schema), "to_find"); asked != (test.calls == 1) {
+			t.Errorf("%s: it may ask: %v", name, asked)
+		}
+	}
+}

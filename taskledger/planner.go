@@ -169,7 +169,7 @@ func (p *Planner) split(
 		}
 		return nil
 	}
-	schema := schemaOf(known.Facts, "allowed", "sub_tasks.replaces")
+	schema := schemaOf(known.Facts, "to_find", "allowed", "sub_tasks.replaces")
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.log(), question(systemPrompt, schema), check,
 		userPrompt(req, maxPromptTask, known, survey), userPrompt(req, shortPromptTask, known, ""))
 	if err == nil {
@@ -215,6 +215,9 @@ func single(req boulder.PlanRequest) *boulder.Plan {
 // sub-tasks that replace it, or in the last of all if none does. Each one that replaces it inherits model, agent,
 // priority, done_when and budget.
 //
+// As req.Look says, a look may come first: [boulder.LookAlways] asks for one without a model call; with [boulder.LookAuto] the model
+// may, unless the project is so small that the survey shows enough.
+//
 // If something of the request is Missing, nothing is replaced, and 1–3 sub-tasks for that are added.
 //
 // Unusable answers, and plans equal to an earlier one, go back to the model like those of Plan; then the error wraps
@@ -223,20 +226,32 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if len(req.Replaced)+len(req.Missing) == 0 {
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
 	}
-	p = p.by(req.Model)
-	asked := question(replanSystemPrompt, schemaOf(req.Facts, "goal", "constraints", "owners", "allowed"))
-	prompt := replanPrompt
-	if len(req.Missing) > 0 {
-		asked = question(extendSystemPrompt, schemaOf(req.Facts, "goal", "constraints", "owners", "allowed", "sub_tasks.replaces"))
-		prompt = extendPrompt
+	if req.Look == boulder.LookAlways {
+		return boulder.Replacement{Questions: []string{notDoneQuestion}}, boulder.Usage{}, nil
 	}
+	p = p.by(req.Model)
+	about := slices.Concat([]string{req.Failed.Subject, req.Failed.Description}, req.Missing, []string{req.Task})
+	surveyed := p.survey(ctx, req.Project, strings.Join(about, "\n"))
+	survey, system, prompt, without := surveyed.String(), replanSystemPrompt, replanPrompt, []string{"goal", "constraints", "owners", "allowed"}
+	asks := asksBefore(req.Look, surveyed.Files)
+	switch {
+	case len(req.Missing) > 0:
+		system, prompt, without = extendSystemPrompt, extendPrompt, append(without, "to_find", "sub_tasks.replaces")
+	case asks:
+		system += toFindPrompt
+	default:
+		without = append(without, "to_find")
+	}
+	asked := question(system, schemaOf(req.Facts, without...))
 	var made boulder.Replacement
 	check := func(a *answer) (err error) {
+		if find := nonEmpty(a.ToFind); asks && len(a.SubTasks) == 0 && len(find) > 0 {
+			made = boulder.Replacement{Questions: find[:min(len(find), maxQuestions)]}
+			return nil
+		}
 		made, err = a.replacement(req)
 		return err
 	}
-	about := slices.Concat([]string{req.Failed.Subject, req.Failed.Description}, req.Missing, []string{req.Task})
-	survey := p.survey(ctx, req.Project, strings.Join(about, "\n")).String()
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.log(), asked, check, prompt(req, 1, survey), prompt(req, shorter, ""))
 	if errors.Is(err, ledger.ErrNoAnswer) {
 		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)

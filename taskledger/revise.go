@@ -59,7 +59,7 @@ func (p *Planner) revise(ctx context.Context, req boulder.PlanRequest) (plan *bo
 		}
 		return nil
 	}
-	asked := question(reviseSystemPrompt, schemaOf(req.Was.Facts, "sub_tasks.replaces"))
+	asked := question(reviseSystemPrompt, schemaOf(req.Was.Facts, "to_find", "sub_tasks.replaces"))
 	survey := p.survey(ctx, req.Project, req.Task+"\n"+req.Comment).String()
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.log(), asked, check, revisePrompt(req, 1, survey), revisePrompt(req, shorter, ""))
 	if errors.Is(err, ledger.ErrNoAnswer) {

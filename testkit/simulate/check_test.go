@@ -152,7 +152,7 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 			w.seen["a void look"]++
 		}
 	case boulder.UsageReport:
-		if b.Source == boulder.UsageLook && w.disk.Boulder.LookUsage != (boulder.Usage{}) {
+		if b.Source == boulder.UsageLook && !w.unpaid(w.disk.Boulder.Looking()) {
 			w.violate("no look is paid twice", "it is booked again: %+v", b.Usage)
 		}
 	case boulder.Retry:
@@ -216,6 +216,9 @@ func (w *world) checkSwitch(now time.Time, b boulder.Switched) {
 func (w *world) checkAsked() {
 	if w.disk.Boulder.Checked() != nil {
 		w.violate("no check is paid twice", "the request is checked again")
+	}
+	if w.sc.reviews && w.disk.Boulder.Reviewed() == nil {
+		w.violate("the changes are reviewed before the request is checked", "%+v", w.disk.Boulder.Look)
 	}
 	if tally := w.disk.Boulder.Tally; !w.disk.AllOver() || tally.Completed+tally.Skipped < tally.Planned {
 		w.violate("the request is checked in the end", "%+v", tally)

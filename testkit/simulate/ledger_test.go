@@ -249,6 +249,10 @@ func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 			p.w.faultMet("replan", at)
 			return f.err
 		}
+		if p.w.sc.looksFirst(req) {
+			r.Questions = []string{"why not?"}
+			return nil
+		}
 		switch x := d.Float64(); {
 		case x < 0.15:
 			return fmt.Errorf("it is the same again: %w", boulder.ErrNoNewPlan)

@@ -252,9 +252,14 @@ func (sc *scenario) prepared(req boulder.PlanRequest) boulder.Prepared {
 	return p
 }
 
+// looksFirst reports whether a look comes before a replan.
+func (sc *scenario) looksFirst(req boulder.ReplanRequest) bool {
+	return sc.looks && req.Look != boulder.LookNever && throw(sc.seed, "looks first", req.Failed.ID, req.Failed.Tries).is(0.7)
+}
+
 // looked returns the end of a look.
-func (sc *scenario) looked() boulder.Looked {
-	if throw(sc.seed, "looked").is(0.2) {
+func (sc *scenario) looked(tag string) boulder.Looked {
+	if throw(sc.seed, "looked", tag).is(0.2) {
 		return boulder.Looked{Void: "files changed"}
 	}
 	return boulder.Looked{Findings: []boulder.Finding{{ID: "f1", Statement: "it is here", File: "main.go", Line: 1, Sure: boulder.Certain}}}

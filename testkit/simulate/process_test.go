@@ -115,7 +115,9 @@ func (p *process) die() {
 		for _, s := range p.w.sessions {
 			p.w.cut(s, "the server is killed")
 		}
-		p.w.lookout.cut()
+		for _, l := range p.w.lookouts {
+			l.cut()
+		}
 	}
 	p.leave(errCrash)
 	p.end()
@@ -326,7 +328,7 @@ func (sc *scenario) request(p *process) orchestrator.Request {
 	req := orchestrator.Request{
 		Task: sc.plan.Task,
 		Settings: boulder.Settings{
-			Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: sc.ledgers, AskReplans: sc.asked,
+			Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: sc.ledgers, AskReplans: sc.asked, Review: sc.reviews,
 		},
 	}
 	if sc.startsIn > 0 {

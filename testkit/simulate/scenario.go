@@ -39,7 +39,8 @@ type scenario struct {
 	grace  time.Duration // of a polite stop
 
 	planned bool // a Planner makes the plan; otherwise the user supplies it
-	looks   bool // after a look at the project
+	looks   bool // after a look at the project; so may replans
+	reviews bool // a look at the changes comes before the check of the request
 	// atTerminal: the user is asked what the planner asks.
 	atTerminal bool
 	approval   string // the user's answer to the plan: "" (not asked), yes, edit, no, later
@@ -86,6 +87,7 @@ func newScenario(seed uint64) scenario {
 	sc.plan = withQuestions(sc.plan, throw(seed, "plan questions"))
 	sc.atTerminal = sc.class == anything && throw(seed, "at a terminal").is(0.5)
 	sc.startsIn = pick(throw(seed, "start"), 0, 0, 0, 0, time.Hour+540_013)
+	sc.reviews = throw(seed, "reviews").is(0.3)
 	if sc.class == serial {
 		sc.asks = 0
 	}

@@ -49,7 +49,7 @@ func (s *Script) Limits() orchestrator.Limits { return s.sc.limits }
 func (s *Script) Request() orchestrator.Request {
 	req := orchestrator.Request{
 		Task: s.sc.plan.Task, GatesApproved: true,
-		Settings: boulder.Settings{Constraints: s.sc.plan.Constraints, Budget: s.sc.budget, LedgerModel: ledger},
+		Settings: boulder.Settings{Constraints: s.sc.plan.Constraints, Budget: s.sc.budget, LedgerModel: ledger, Review: s.sc.reviews},
 	}
 	if !s.sc.planned {
 		req.Plan = new(s.sc.plan.Clone())
@@ -318,12 +318,12 @@ func (s *Script) Prepare(ctx context.Context, req boulder.PlanRequest) (p boulde
 
 // Look implements orchestrator.Looker.
 func (s *Script) Look(ctx context.Context, job boulder.LookJob, report func(boulder.Body) error) (l boulder.Looked, u boulder.Usage, err error) {
-	d, at := throw(s.sc.seed, "look"), job.Look.LookSession
+	d, at, where := throw(s.sc.seed, "look", job.Look.Tag), job.Look.LookSession, place{subTask: job.Look.Tag}
 	if err := s.napBeforeAnswer(ctx, laneLook, d.span(time.Millisecond, time.Second)); err != nil {
 		return l, u, err
 	}
 	if at.MessageID == "" {
-		at.SessionID, at.MessageID = "ses of the look", "msg of the look"
+		at.SessionID, at.MessageID = "ses of "+job.Look.Tag, "msg of "+job.Look.Tag
 		if err := report(at); err != nil {
 			return l, u, err
 		}
@@ -332,10 +332,10 @@ func (s *Script) Look(ctx context.Context, job boulder.LookJob, report func(boul
 		return l, u, err
 	}
 	u = boulder.Usage{Input: 800, Output: 90, Calls: 3, Cost: 0.5}
-	if f, met := s.meets("look", place{}, s.sc.judgeFaults(place{}), anyFault); met {
+	if f, met := s.meets("look", where, s.sc.judgeFaults(where), anyFault); met {
 		return l, u, f.err
 	}
-	return s.sc.looked(), u, nil
+	return s.sc.looked(job.Look.Tag), u, nil
 }
 
 // Replan implements orchestrator.Planner.
@@ -348,6 +348,9 @@ func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder
 	}
 	if f, met := s.meets("replan", at, s.sc.judgeFaults(at), anyFault); met {
 		return boulder.Replacement{}, u, f.err
+	}
+	if s.sc.looksFirst(req) {
+		return boulder.Replacement{Questions: []string{"why not?"}}, u, nil
 	}
 	if d.is(0.2) {
 		return boulder.Replacement{}, u, fmt.Errorf("it is the same again: %w", boulder.ErrNoNewPlan)

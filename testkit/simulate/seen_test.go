@@ -59,7 +59,7 @@ func (c *census) check(t *testing.T) {
 		"a default was taken", "the user was asked before the split", "a session at work was told of an answer to the plan", "answered twice", "order settle", "a waiting session got its answer", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
 		"a model was out", "a model went out", "a ledger was out", "a switch; probe: false, ledgers: false, back: false", "a switch; probe: true, ledgers: false, back: true",
 		"a switch; probe: false, ledgers: false, back: true", "a switch; probe: false, ledgers: true, back: false",
-		"a look", "a look that was found by its tag", "a look that was resumed", "a void look", "an extension", "a request unchecked", "missing in the end", "end completed", "end partial", "end failed", "end cancelled",
+		"a look for: ", "a look for: replan", "a look for: review", "a look at the tip", "a look that was found by its tag", "a look that was resumed", "a void look", "an extension", "a request unchecked", "missing in the end", "end completed", "end partial", "end failed", "end cancelled",
 	} {
 		if c.counts[what] == 0 {
 			t.Errorf("it never came to: %s", what)

@@ -26,7 +26,7 @@ type world struct {
 	lanes     map[string]int // by sub-task, see lane
 	process   *process       // the living one
 	repo      repo
-	lookout   lookout
+	lookouts  map[string]*lookout // by tag
 
 	disk   *boulder.State // expected on disk: the fold of the committed events
 	events []boulder.Event
@@ -73,7 +73,7 @@ type promptRef struct {
 func newWorld(sc scenario, logging bool) *world {
 	w := &world{
 		sc: sc, epoch: time.Now(), met: map[string]int{}, lanes: map[string]int{}, disk: boulder.NewState(),
-		seen: map[string]int{}, logging: logging, repo: newRepo(),
+		seen: map[string]int{}, logging: logging, repo: newRepo(), lookouts: map[string]*lookout{},
 	}
 	w.record = record{
 		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, aside: map[string]bool{}, aroundQuestion: map[promptRef]bool{}, subTasks: map[string]boulder.SubTaskStatus{},

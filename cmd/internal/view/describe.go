@@ -124,7 +124,8 @@ var descriptions = byBody(
 		s.say("", "%s: %s", map[bool]string{true: "the user answered what the planner asks", false: "the planner asks the user"}[b.Asked], strings.Join(all, "; "))
 	}),
 	of(func(s *Entry, b boulder.LookStarted) {
-		s.say("»", "looking at the %s with %s: %s", map[bool]string{true: "changes", false: "project"}[b.For == boulder.LookReview],
+		s.say("»", "looking at the %s with %s: %s",
+			map[boulder.LookFor]string{boulder.LookPlan: "project", boulder.LookReplan: "project before the replan", boulder.LookReview: "changes"}[b.For],
 			ModelName(b.Model), strings.Join(b.Questions, "; "))
 	}),
 	of(func(s *Entry, b boulder.LookSession) {

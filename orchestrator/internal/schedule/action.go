@@ -28,7 +28,7 @@ type Judge struct{ Open *boulder.Open }
 // AskPlan means that the Task Ledger should be making the first plan.
 type AskPlan struct{}
 
-// Look means that the runner should be looking at the project, for the first plan.
+// Look means that the runner should be looking at the project, for a plan, a replan or a review.
 type Look struct{}
 
 // AskReplan means that the Task Ledger should be replanning, or the user deciding about its proposal.

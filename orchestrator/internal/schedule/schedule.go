@@ -44,6 +44,9 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 		return undecided
 	}
 	c.advanceReplan()
+	if look := s.Boulder.Looking(); look != nil && look.For == boulder.LookReplan {
+		return c.end() // what an order begins waits: the look sees the project as it is
+	}
 	if s.AllOver() && s.Boulder.Replan == nil && len(c.actions) == 0 {
 		return c.allOver()
 	}
@@ -183,6 +186,8 @@ func (c *computing) advanceReplan() {
 	switch r := c.s.Boulder.Replan; {
 	case r != nil && r.Proposed != nil:
 		c.do(AskReplan{})
+	case r != nil && c.s.Boulder.Looking() != nil && c.s.Boulder.Look.For == boulder.LookReplan:
+		c.do(c.look(c.s.Boulder.Look.Model))
 	case r != nil:
 		c.do(c.askLedger(r.PlanFaults, notPlanned, AskReplan{}))
 	case c.s.Boulder.Replans < c.l.Replans:
@@ -222,7 +227,7 @@ func (c *computing) askLedger(f boulder.PlanFaults, failed string, work Action) 
 
 // look returns a look, or a wait before it.
 func (c *computing) look(model string) Action {
-	switch faults := c.s.Boulder.PlanFaults; {
+	switch faults := c.s.Boulder.Faults(); {
 	case c.tooLong(model, ""):
 		return nil
 	case c.now.Before(faults.NotBefore):
@@ -231,6 +236,20 @@ func (c *computing) look(model string) Action {
 		return Wake{At: c.s.Boulder.Cooldowns[model].Until}
 	}
 	return Look{}
+}
+
+// LookBefore returns when a look may come before the replan in progress: once, for a part that failed, and while nothing else is
+// at work or ready, which would change the files meanwhile.
+func LookBefore(s *boulder.State, l Limits, now time.Time) boulder.LookMode {
+	r := s.Boulder.Replan
+	others := slices.ContainsFunc(s.Live(), func(o *boulder.Open) bool { return o.Attempt.AttemptRef != r.AttemptRef })
+	for _, ready := range newComputing(s, l, now).queues() {
+		others = others || len(ready) > 0
+	}
+	if others || r.Extension() || r.Was != nil || s.Boulder.Look != nil || l.LookTime <= 0 {
+		return boulder.LookNever
+	}
+	return s.Boulder.LookMode
 }
 
 // reviews reports whether a look at the changes has to come before the check of the request.

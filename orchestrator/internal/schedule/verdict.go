@@ -291,18 +291,14 @@ func (c *computing) trouble(o *boulder.Open, err error) []boulder.Body {
 
 // PlanTrouble returns what follows from an infrastructure error of a plan or a replan.
 func PlanTrouble(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
-	faults := s.Boulder.PlanFaults
-	if r := s.Boulder.Replan; r != nil {
-		faults = r.PlanFaults
-	}
-	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.Ledger(), s.Boulder.LedgerModel, faults.Troubles, "plan", s.Boulder.Replans)
+	_, until, cooled := newComputing(s, l, now).wait(err, s.Boulder.Ledger(), s.Boulder.LedgerModel, s.Boulder.Faults().Troubles, "plan", s.Boulder.Replans)
 	return append(cooled, boulder.PlanTrouble{Reason: err.Error(), NotBefore: until, Uncounted: len(cooled) > 0})
 }
 
 // LookFailed returns what follows from an error of a look: after trouble it goes on later, a few times, else it is void.
 func LookFailed(s *boulder.State, l Limits, now time.Time, err error) []boulder.Body {
-	troubles := s.Boulder.PlanFaults.Troubles
-	goesOn := s.Boulder.Status == boulder.Planning || s.AllOver() // else an order has begun something again
+	troubles := s.Boulder.Faults().Troubles
+	goesOn := s.Boulder.Look.For != boulder.LookReview || s.AllOver() // else an order has begun something again
 	if !errors.Is(err, boulder.ErrTrouble) || troubles+1 >= l.Troubles || !goesOn {
 		return []boulder.Body{boulder.Looked{Void: err.Error()}}
 	}
