@@ -214,7 +214,10 @@ func (c *computing) outage(model string, models boulder.Models, err error) *boul
 		return nil
 	}
 	cool := c.coolDown(model, 0)
-	cool.Out, cool.Until, cool.Reason = out, boulder.NoEnd(), strings.TrimPrefix(err.Error(), boulder.ErrFatal.Error()+": ")
+	cool.Out, cool.Until, cool.Reason = out, boulder.NoEnd(), err.Error()
+	if _, said, found := strings.Cut(cool.Reason, boulder.ErrFatal.Error()+": "); found {
+		cool.Reason = said // the run does continue
+	}
 	return &cool
 }
 
