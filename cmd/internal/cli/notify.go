@@ -60,7 +60,8 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 func (e *ending) dueNotification(ctx context.Context, event boulder.Event) (what project.NotifyEvent, until time.Time) {
 	switch b := event.Body.(type) {
 	case boulder.Cooled:
-		if b.Until.Sub(event.Time) >= 10*time.Minute && !event.Time.Before(e.limited[b.Model]) {
+		longer := b.Until.Sub(event.Time) >= 10*time.Minute && b.Out == "" // else others take its place, or the run's end is told
+		if longer && !event.Time.Before(e.limited[b.Model]) {
 			e.limited[b.Model] = b.Until
 			return project.NotifyLimited, b.Until
 		}
@@ -199,6 +200,12 @@ func titleOf(what project.NotifyEvent, made *report.Report, until time.Time) str
 	case what == project.NotifyFailed && made.Status.Terminal():
 		says = "is over, and not everything is done"
 	case what != project.NotifyBlocked:
+	case len(awaited) == 0 && len(made.Limited) > 0 && !made.Running:
+		first := slices.MinFunc(made.Limited, func(a, b report.Limit) int { return a.Until.Compare(b.Until) }).Until
+		says += ", as no model can be used"
+		if !(boulder.Cooldown{Until: first}).Endless() {
+			says += " before " + text.Until(first, made.MadeAt)
+		}
 	case len(awaited) > 0 && awaited[0].Waiting(made.MadeAt):
 		says += ", until " + awaited[0].Until.UTC().Format("15:04:05 UTC")
 	case made.Running:
