@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -96,7 +97,7 @@ type Limit struct {
 
 // Decision is what was decided for the user, who was not asked.
 type Decision struct {
-	Kind   string    `json:"kind"` // type of the event: replan
+	Kind   string    `json:"kind"` // type of the event: replan, model-switched
 	Time   time.Time `json:"time"`
 	What   string    `json:"what"`
 	Reason string    `json:"reason"`
@@ -104,27 +105,36 @@ type Decision struct {
 
 // decisions returns what was decided for the user.
 func decisions(in *Input) (all []Decision) {
+	add := func(e boulder.Event, reason, what string) {
+		all = append(all, Decision{Kind: boulder.TypeOf(e.Body), Time: e.Time, What: what, Reason: reason})
+	}
 	for _, e := range in.Events {
-		b, replanned := e.Body.(boulder.Replanned)
-		if !replanned || in.Boulder.AskReplans {
-			continue
+		switch b := e.Body.(type) {
+		case boulder.Switched:
+			if !b.Probe && b.From != "" {
+				add(e, b.Reason, cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", "))+": "+b.To+" instead of "+b.From)
+			}
+		case boulder.Replanned:
+			if !in.Boulder.AskReplans {
+				add(e, b.Reason, replanned(b))
+			}
 		}
-		what := fmt.Sprintf("replan %d", b.Number)
-		if len(b.Missing) > 0 {
-			what = fmt.Sprintf("extension %d", b.Number)
-		}
-		for _, added := range b.Added {
-			what += ", + " + added.ID
-		}
-		for _, c := range b.Changed {
-			what += ", ~ " + c.From + " → " + c.To.ID
-		}
-		for _, id := range b.Removed {
-			what += ", − " + id
-		}
-		all = append(all, Decision{Kind: boulder.TypeOf(b), Time: e.Time, What: what, Reason: b.Reason})
 	}
 	return all
+}
+
+func replanned(b boulder.Replanned) string {
+	what := fmt.Sprintf("%s %d", cmp.Or(text.If(len(b.Missing) > 0, "extension"), "replan"), b.Number)
+	for _, added := range b.Added {
+		what += ", + " + added.ID
+	}
+	for _, c := range b.Changed {
+		what += ", ~ " + c.From + " → " + c.To.ID
+	}
+	for _, id := range b.Removed {
+		what += ", − " + id
+	}
+	return what
 }
 
 // Results are the outcome of an isolated boulder: the tree that will land or has landed, and the gates passed on it.

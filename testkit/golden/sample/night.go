@@ -38,6 +38,8 @@ func Night(say func(string) string) report.Input {
 			Number: 1, Reason: say("the file was not there"), Revision: 2,
 			Added: []boulder.PlannedIn{{ID: "saved"}}, Removed: []string{"gone"},
 			Changed: []boulder.Change{{From: "first", To: boulder.PlannedIn{ID: "asks"}}},
+		}}, {Time: night.Add(2 * time.Hour), Body: boulder.Switched{
+			From: "a/one", To: "b/two", Reason: say("the quota is used up"), SubTasks: []string{"saved", "asks"},
 		}}},
 		Turns: map[string]boulder.Turn{
 			"saved": turn(&boulder.Verdict{Completed: true, Criteria: met(true)}, files),
