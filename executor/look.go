@@ -2,7 +2,10 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -14,17 +17,19 @@ import (
 // Reading, listing and searching files have tools of their own.
 var readingCommands = []string{"git log", "git show", "git diff", "git blame", "git ls-files", "git status", "ls", "wc"}
 
-// writingOptions are parts of commands by which one that reads writes a file or starts another one. Patterns match the
-// whole text of a command.
+// writingOptions are parts of commands by which one that reads writes a file or starts another one, and those by which a shell
+// makes such a part of another text. Patterns match the whole text of a command.
 var writingOptions = []string{
-	"*>*", "*$(*", "*`*", "*<(*", "*--ou*", "*--ext*", "*--textc*", "*--pag*", "* -c *", "* -c=*", "*--exec*", "*--conf*", "*\n*",
+	"*$*", "*{*", `*\*`, `*-"*`, "*-'*", `*--o"*`, "*--o'*",
+	"*>*", "*`*", "*<(*", "*--ou*", "*--ext*", "*--textc*", "*--pag*", "* -c *", "* -c=*", "*--exec*", "*--conf*", "*\n*",
 }
 
 // secretFiles are what OpenCode by default asks the user about before it is read.
 var secretFiles = []string{"*.env", "*.env.*"}
 
-// lookRules are the permissions of a look's session: everything is denied but reading. The last rule that matches decides.
-func lookRules() []opencode.Rule {
+// lookRules are the permissions of a look's session: everything is denied but reading, and the shell altogether unless it is
+// given. The last rule that matches decides.
+func lookRules(shell bool) []opencode.Rule {
 	rules := []opencode.Rule{{Permission: "*", Pattern: "*", Action: opencode.Deny}}
 	add := func(permission string, action opencode.Action, patterns ...string) {
 		for _, pattern := range patterns {
@@ -36,11 +41,33 @@ func lookRules() []opencode.Rule {
 	}
 	add("read", opencode.Deny, secretFiles...)
 	add("bash", opencode.Deny, "*")
+	if !shell {
+		return rules
+	}
 	for _, command := range readingCommands {
 		add("bash", opencode.Allow, command, command+" *")
 	}
 	add("bash", opencode.Deny, writingOptions...)
 	return rules
+}
+
+// optionLike reports whether a file below dir has a name that a command takes for an option if the shell puts it for a *.
+func optionLike(ctx context.Context, dir string) bool {
+	found := errors.New("found")
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case e == nil || err != nil && e.IsDir():
+			return fs.SkipDir // what cannot be read has no names for a shell either
+		case strings.HasPrefix(e.Name(), "-"):
+			return found
+		case e.IsDir() && e.Name() == ".git":
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return err != nil // if it cannot be known, there is no shell
 }
 
 // Look implements orchestrator.Looker. The session works in the project's own directory, or, at the tip of an isolated boulder,
@@ -161,7 +188,8 @@ func (l *look) open(ctx context.Context) error {
 	if l.at.Repo, err = l.cfg.Workspace.Repo(looking); err != nil {
 		return fmt.Errorf("look at the project before its session: %w", err)
 	}
-	session, err := l.adoptOrCreate(ctx, lookRules)
+	shell := !optionLike(looking, l.path)
+	session, err := l.adoptOrCreate(ctx, func() []opencode.Rule { return lookRules(shell) })
 	if err != nil {
 		return fault(err)
 	}
