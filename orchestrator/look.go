@@ -81,6 +81,9 @@ func found(l *boulder.Look) *boulder.Plan {
 // continues it. One that fails is void, and the plan is made without it.
 func (r *run) startLook() {
 	b := &r.state.Boulder
+	if r.busy(integrateWork) {
+		return // the tip's ref may be moving
+	}
 	job := lookJob(b.ID, b.Task, *b.Look, r.o.limits)
 	switch b.Look.For {
 	case boulder.LookReplan:

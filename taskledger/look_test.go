@@ -128,3 +128,14 @@ func TestReplanAfterALook(t *testing.T) {
 		}
 	}
 }
+
+// A new sub-task may name what a look found.
+func TestReplanNamesFindings(t *testing.T) {
+	t.Parallel()
+	req := replanRequest()
+	req.Facts.Found = []boulder.Finding{{ID: "f1", Statement: "The page is here", File: "web/page.js"}}
+	made, _, err := replan(t, answers(strings.Replace(goodReplan, `"id":"page"`, `"id":"page","found":["F1"]`, 1)), req)
+	if err != nil || !slices.Equal(made.SubTasks[0].Found, []string{"f1"}) {
+		t.Errorf("%+v, %v", made, err)
+	}
+}

@@ -28,7 +28,7 @@ func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacemen
 		replaces: make([]*boulder.SubTask, n), newDeps: make([][]int, n), repeated: make([]string, n),
 	}
 	told := slices.Concat(a.repetitions(), r.findReplaced(), r.findDependencies(), r.findRepeated())
-	if err := feedback(told, problems(&boulder.Plan{Version: p.Version, Task: p.Task, SubTasks: r.joined(false)})); err != nil {
+	if err := feedback(told, problems(&boulder.Plan{Version: p.Version, Task: p.Task, Facts: req.Facts, SubTasks: r.joined(false)})); err != nil {
 		return made, err
 	}
 	if err := feedback(a.lostOrder(r.joined(true), r.named)); err != nil {

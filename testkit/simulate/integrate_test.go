@@ -126,10 +126,12 @@ func (p isolated) Integrate(ctx context.Context, what boulder.Integration, repor
 	case len(red) > 0:
 		return i.conflict(nil, red)
 	}
-	if err := report(boulder.Integrated{AttemptRef: now.AttemptRef, Tree: tree, Commit: commit, Gates: gates}); err != nil {
-		return err
+	_ = i.alive(func() error { p.moving = true; return nil })
+	if err = report(boulder.Integrated{AttemptRef: now.AttemptRef, Tree: tree, Commit: commit, Gates: gates}); err == nil {
+		err = i.moveTip(p.gone, now.Tip, commit)
 	}
-	return i.moveTip(p.gone, now.Tip, commit)
+	_ = i.alive(func() error { p.moving = false; return nil })
+	return err
 }
 
 // moveTip moves the ref. Sometimes another program moves it first.

@@ -137,7 +137,12 @@ func (w *world) checkLook(l boulder.Look) {
 
 // lookAtTip prepares the slot for combined trees, and checks that it has all results.
 func (p *process) lookAtTip(ctx context.Context, l boulder.Trunk) error {
-	err := p.alive(func() error { return p.w.repo.moveTip(cmp.Or(l.Before, l.Tip), l.Tip) })
+	err := p.alive(func() error {
+		if p.moving {
+			p.w.violate("a slot has one owner", "a look begins while the tip moves")
+		}
+		return p.w.repo.moveTip(cmp.Or(l.Before, l.Tip), l.Tip)
+	})
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ type process struct {
 	dead    bool
 	found   *boulder.State // what the database held, until the first Load or Commit
 	commits int
+	moving  bool // the tip's ref, perhaps
 	stopped time.Time
 	paused  time.Time // when an order paused it; zero: not paused
 	calls   []running

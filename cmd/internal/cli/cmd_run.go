@@ -117,7 +117,7 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 		case o.list:
 			return "", usagef("--from-list needs a task, not a plan file")
 		}
-		req.Constraints = a.project.Clean("The task", o.constraints...)
+		req.Constraints, req.LookMode = a.project.Clean("The task", o.constraints...), o.look // before a replan
 		req.Plan, err = a.project.ReadPlan(path)
 		if err == nil {
 			req.PlanFile, err = filepath.Abs(path)
