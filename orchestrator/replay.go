@@ -274,7 +274,7 @@ func ordersLeave(b boulder.Body) bool {
 		return !b.Lifted.IsZero()
 	case boulder.Archived, boulder.StatusChanged, boulder.Noted, boulder.BlockerSettled, boulder.SubTaskDone, boulder.Reopened,
 		boulder.Retry, boulder.SessionLeft, boulder.UsageReport, boulder.ReplanRefused, boulder.TaskComplete, boulder.Redone,
-		boulder.Kept, boulder.Decomposed, boulder.Replanned, boulder.PlanEdited, boulder.ModelSet:
+		boulder.Kept, boulder.Decomposed, boulder.Replanned, boulder.PlanEdited, boulder.ModelSet, boulder.RevisionAsked:
 		return true
 	}
 	return false
