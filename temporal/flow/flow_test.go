@@ -44,7 +44,7 @@ func TestSameDecisions(t *testing.T) {
 	t.Logf("%d events: %v", events, kinds)
 	for _, kind := range []string{
 		"attempt-starting", "judged", "continuation", "retry", "replan", "trouble", "cooldown", "parked", "blocker-settled", "budget",
-		"budget-set", "resumed", "note", "request-checked", "session-left", "reopened", "plan-edited", "model-set", "task-complete",
+		"budget-set", "resumed", "note", "request-checked", "session-left", "reopened", "plan-edited", "model-set", "model-switched", "task-complete",
 	} {
 		if kinds[kind] == 0 {
 			t.Errorf("no world has a %s", kind)

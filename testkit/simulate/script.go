@@ -49,7 +49,7 @@ func (s *Script) Limits() orchestrator.Limits { return s.sc.limits }
 func (s *Script) Request() orchestrator.Request {
 	req := orchestrator.Request{
 		Task: s.sc.plan.Task, GatesApproved: true,
-		Settings: boulder.Settings{Constraints: s.sc.plan.Constraints, Budget: s.sc.budget, LedgerModel: ledger, Review: s.sc.reviews},
+		Settings: boulder.Settings{Constraints: s.sc.plan.Constraints, Budget: s.sc.budget, LedgerModel: s.sc.ledgers, Review: s.sc.reviews},
 	}
 	if !s.sc.planned {
 		req.Plan = new(s.sc.plan.Clone())
@@ -161,6 +161,9 @@ func (s *Script) meets(what string, at place, faults []fault, mine func(fault) b
 	return f, false
 }
 
+// out returns how a model refuses now, or nil.
+func (s *Script) out(model string) error { return s.sc.refusal(model, s.Now().Sub(s.epoch)) }
+
 // Run implements orchestrator.Runner.
 func (s *Script) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
 	ref, at := job.Attempt.AttemptRef, placeOf(job.SubTask, job.Turn)
@@ -212,6 +215,9 @@ func (s *Script) turn(
 		return none, err
 	}
 	if err := s.nap(ctx, lane, w.takes/2); err != nil {
+		return none, err
+	}
+	if err := s.out(job.Attempt.Model); err != nil {
 		return none, err
 	}
 	if f, met := s.meets("turn", at, s.sc.turnFaults(at), func(f fault) bool { return !f.early }); met {
@@ -271,6 +277,9 @@ func (s *Script) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulder
 		return v, u, err
 	}
 	u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
+	if err := s.out(req.Model); err != nil {
+		return v, u, err
+	}
 	if f, met := s.meets("judge", at, s.sc.judgeFaults(at), anyFault); met {
 		return v, u, f.err
 	}
@@ -286,6 +295,9 @@ func (s *Script) Check(ctx context.Context, req boulder.CheckRequest) (c boulder
 		return c, u, err
 	}
 	u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
+	if err := s.out(req.Model); err != nil {
+		return c, u, err
+	}
 	if f, met := s.meets("check", at, s.sc.judgeFaults(at), anyFault); met {
 		return c, u, f.err
 	}
@@ -298,6 +310,9 @@ func (s *Script) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Pl
 	u := boulder.Usage{Input: 500, Output: 100, Calls: 1, Cost: 0.25}
 	if err := s.napBeforeAnswer(ctx, lanePlanner, d.span(time.Second, 5*time.Minute)); err != nil {
 		return nil, boulder.Usage{}, err
+	}
+	if err := s.out(req.Model); err != nil {
+		return nil, u, err
 	}
 	if f, met := s.meets("plan", place{}, s.sc.judgeFaults(place{}), anyFault); met {
 		return nil, u, f.err
@@ -346,6 +361,9 @@ func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder
 	if err := s.napBeforeAnswer(ctx, laneReplan, d.span(time.Second, 5*time.Hour)); err != nil {
 		return boulder.Replacement{}, boulder.Usage{}, err
 	}
+	if err := s.out(req.Model); err != nil {
+		return boulder.Replacement{}, u, err
+	}
 	if f, met := s.meets("replan", at, s.sc.judgeFaults(at), anyFault); met {
 		return boulder.Replacement{}, u, f.err
 	}
@@ -361,6 +379,7 @@ func (s *Script) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder
 	r := boulder.Replacement{Replaces: map[string]string{}, Model: ledger}
 	for i := range d.from(1, 3) {
 		t := drawSpec(d, fmt.Sprintf("r%dx%d", s.replans, i+1), s.sc.class)
+		t.Model = s.sc.listed(throw(s.sc.seed, "listed", t.ID), t.Model)
 		if i > 0 && d.is(0.4) {
 			t.DependsOn = append(t.DependsOn, r.SubTasks[i-1].ID)
 		}

@@ -56,7 +56,8 @@ func (c *computing) switches(others []Share) (all []Action) {
 		return nil
 	}
 	ledger := b.Ledger()
-	if to := c.choose(b.LedgerModel, ledger, func(string) bool { return true }); to != ledger {
+	_, ledgerOut := c.out(ledger)
+	if to := c.choose(b.LedgerModel, ledger, func(string) bool { return true }); to != ledger && (ledgerOut || c.ledgerDue()) {
 		switched := c.switched(ledger, to)
 		switched.Ledger = true
 		all = append(all, switched)
@@ -103,6 +104,15 @@ func (c *computing) switches(others []Share) (all []Action) {
 		tried[to] = true
 	}
 	return all
+}
+
+// ledgerDue reports whether a ledger is to be asked.
+func (c *computing) ledgerDue() bool {
+	b := &c.s.Boulder
+	return b.Status == boulder.Planning || b.Replan != nil || c.s.AllOver() ||
+		slices.ContainsFunc(c.s.Live(), func(o *boulder.Open) bool {
+			return o.Attempt.Status == boulder.AttemptMonitoring && o.Turn.Verdict == nil
+		})
 }
 
 // switched says why one model takes the place of another.
