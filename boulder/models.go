@@ -89,10 +89,13 @@ const (
 
 // OutageOf returns the outage without a known end that an error of a model means, or "".
 func OutageOf(err error) Outage {
-	for outage, is := range map[Outage]error{OutCredit: ErrNoCredit, OutKey: ErrKey, OutUnknown: ErrUnknownModel} {
-		if errors.Is(err, is) {
-			return outage
-		}
+	switch {
+	case errors.Is(err, ErrNoCredit):
+		return OutCredit
+	case errors.Is(err, ErrKey):
+		return OutKey
+	case errors.Is(err, ErrUnknownModel):
+		return OutUnknown
 	}
 	return ""
 }

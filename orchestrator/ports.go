@@ -6,7 +6,9 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Planner is the Task Ledger. Its methods may block for minutes and honour ctx. Their usage is valid with an error too.
+// Planner is the Task Ledger. Its methods may block for minutes and honour ctx. Their usage is valid with an error too. They
+// ask the model that the request names, which is another one of [boulder.Settings].LedgerModel after an error that wraps
+// [boulder.ErrNoCredit], [boulder.ErrKey] or [boulder.ErrUnknownModel], or a limit that lasts.
 type Planner interface {
 	// Plan returns a valid plan with a seal that lacks only the base commit. If a model's answers are unusable, the plan
 	// has [boulder.OriginFallback]. An error means that no model could be asked; it wraps [boulder.ErrFatal] if a retry
@@ -26,7 +28,8 @@ type Preparer interface {
 	Prepare(ctx context.Context, req boulder.PlanRequest) (boulder.Prepared, boulder.Usage, error)
 }
 
-// Judge is the Progress Ledger: it says whether an ended turn completed its sub-task.
+// Judge is the Progress Ledger: it says whether an ended turn completed its sub-task. It asks the model that the request
+// names, as a [Planner] does.
 type Judge interface {
 	// Judge returns a normalised verdict. It may block for minutes and honours ctx; it may be called again for the same
 	// turn after a crash or [boulder.ErrTrouble]. If the verdict had to be made without a usable answer, it says
@@ -49,7 +52,8 @@ type Runner interface {
 	// Run runs one turn to its end, blocking until then, and returns the evidence.
 	//
 	// The job says how far the turn is. Without Attempt.SessionID: find a session by Attempt.Tag, or create one. Without
-	// Turn.MessageID: send the prompt. With it, the prompt may have been sent: find out, and never send it twice.
+	// Turn.MessageID: send the prompt. With it, the prompt may have been sent: find out, and never send it twice. The
+	// attempt's model may be another one than when it was sent: what its model refused is then sent to that one.
 	//
 	// Before a side effect that must not happen twice, Run reports the intent ([boulder.SubTaskStart], [boulder.Nudged],
 	// [boulder.TurnSent] with the ToldUpTo of the job's turn), and continues only if report returns nil: the intent is
