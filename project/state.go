@@ -15,6 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project/internal/awake"
 	"github.com/bouldermgr/manager/project/internal/control"
 	"github.com/bouldermgr/manager/store"
 )
@@ -275,7 +276,7 @@ func (p *Project) database() string { return filepath.Join(p.stateDir(), store.F
 // Serve resumes the boulders that a crash left and runs those that other processes submit, all under the same limits.
 // It calls follow for each, on its own goroutine, to range over the events. Serve returns when ctx ends, after
 // [State.Stop] ([orchestrator.ErrStopped]), or when nothing ran for patience (0: never), once every follow has
-// returned.
+// returned. While boulders run or wait for their start, the machine is kept from going to sleep, where it can be.
 func (s *State) Serve(
 	ctx context.Context, patience time.Duration, follow func(events iter.Seq2[boulder.Event, error]),
 ) error {
@@ -374,7 +375,9 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 	s.begun++
 	s.work.Add(1) // under the lock, so that close waits for it
 	s.mu.Unlock()
+	sleeps := awake.Keep()
 	ended := func() {
+		sleeps()
 		s.mu.Lock()
 		s.begun--
 		s.mu.Unlock()

@@ -32,7 +32,7 @@ import (
 )
 
 func (a *app) newDoctorCmd() *cobra.Command {
-	var tryContract bool
+	var tryContract, tonight bool
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "Check the installation, and say what to do",
@@ -52,16 +52,27 @@ were made are deleted afterwards.`,
 			case a.opts.Attach != "":
 				return usagef("--attach needs --contract")
 			}
-			return a.runDoctor(cmd.Context())
+			return a.runDoctor(cmd.Context(), tonight)
 		},
 	}
+	cmd.Flags().BoolVar(&tonight, "night", false, "also look for what would stop the plan of this project while nobody is there")
 	cmd.Flags().BoolVar(&tryContract, "contract", false, "try what manager needs of OpenCode")
+	cmd.MarkFlagsMutuallyExclusive("night", "contract")
 	a.shared(cmd, "attach")
 	return cmd
 }
 
-func (a *app) runDoctor(ctx context.Context) error {
-	report := (&doctor{app: a}).look(ctx)
+func (a *app) runDoctor(ctx context.Context, tonight bool) error {
+	d := &doctor{app: a}
+	report := d.look(ctx)
+	if tonight && a.openErr == nil {
+		n := &night{app: a}
+		if exists(a.project.PlanPath()) {
+			n.plan, _ = a.project.ReadPlan(a.project.PlanPath()) // the check of the plan says what is wrong with it
+		}
+		planned := func(ctx context.Context) (string, string, error) { return d.planned(ctx, n) }
+		report.Add(look(ctx, append([]namedCheck{{"plan", planned}, {"gates", n.gates}}, n.checks()...)))
+	}
 	return a.checked(ctx, report, report.OK)
 }
 
@@ -84,31 +95,56 @@ type doctor struct {
 	kept []string            // boulders with slots or refs
 }
 
-// look runs all checks. An error means that a run would fail; do without an error, that something is worth knowing;
+// namedCheck looks at one thing. An error means that a run would fail; do without an error, that something is worth knowing;
 // neither detail nor do, that the check does not apply.
+type namedCheck struct {
+	name string
+	look func(context.Context) (detail, do string, err error)
+}
+
 func (d *doctor) look(ctx context.Context) *view.Doctor {
 	report := &view.Doctor{Type: "doctor", OK: true}
-	for _, check := range []struct {
-		name string
-		look func(context.Context) (detail, do string, err error)
-	}{
+	report.Add(look(ctx, []namedCheck{
 		{"config", d.config}, {"environ", d.environment}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
 		{"data", d.data}, {"todos", d.todos}, {"diagnostics", d.diagnostics}, {"toasts", d.toasts},
 		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"proxies", d.proxies}, {"prices", d.prices},
-	} {
+	}))
+	return report
+}
+
+func look(ctx context.Context, checks []namedCheck) (found []view.Check) {
+	for _, check := range checks {
 		c := view.Check{Name: check.name, Finding: view.Fine}
 		var err error
 		switch c.Detail, c.Do, err = check.look(ctx); {
 		case err != nil:
-			c.Finding, c.Detail, report.OK = view.Broken, text.Error(err), false
+			c.Finding, c.Detail = view.Broken, text.Error(err)
 		case c.Do != "":
 			c.Finding = view.Notice
 		case c.Detail == "":
 			continue
 		}
-		report.Checks = append(report.Checks, c)
+		found = append(found, c)
 	}
-	return report
+	return found
+}
+
+// planned checks the models and agents of the plan file.
+func (d *doctor) planned(ctx context.Context, n *night) (detail, do string, err error) {
+	path := d.project.PlanPath()
+	switch {
+	case !exists(path):
+		return "there is no " + d.pretty(path), "", nil
+	case n.plan == nil:
+		_, err := d.project.ReadPlan(path)
+		return "", "correct it, or make another one", err
+	case d.dir == nil:
+		return text.Plural(len(n.plan.SubTasks), "sub-task") + "; without OpenCode their models are not known", "", nil
+	}
+	if _, err := d.project.CheckModels(ctx, n.plan); err != nil {
+		return "", "name others in the plan", err
+	}
+	return fmt.Sprintf("%s: %s, whose models OpenCode has", d.pretty(path), text.Plural(len(n.plan.SubTasks), "sub-task")), "", nil
 }
 
 func (d *doctor) config(context.Context) (detail, do string, err error) {
@@ -189,11 +225,7 @@ func (d *doctor) state(context.Context) (detail, do string, err error) {
 	case err == nil && !info.IsDir():
 		return "", "move it away", fmt.Errorf("%s is a link or a file and not a directory", where)
 	}
-	f, err := os.CreateTemp(where, ".manager-doctor-*")
-	if err == nil {
-		err = errors.Join(f.Close(), os.Remove(f.Name()))
-	}
-	if err != nil {
+	if err := project.Writable(where); err != nil {
 		return "", "make the directory writable, or work elsewhere with -C", fmt.Errorf("cannot write: %w", err)
 	}
 	return where + " is writable", "", nil

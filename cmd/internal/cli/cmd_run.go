@@ -226,6 +226,9 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		if err := complete(nil); err != nil {
 			return err
 		}
+		if a.detach {
+			a.warnOfNight(ctx)
+		}
 		id, pid, err := a.project.HandOver(ctx, *req, a.startServer)
 		switch {
 		case err != nil:

@@ -33,6 +33,13 @@ type Doctor struct {
 	Checks []Check `json:"checks"`
 }
 
+// Add adds checks.
+func (d *Doctor) Add(checks []Check) {
+	for _, c := range checks {
+		d.Checks, d.OK = append(d.Checks, c), d.OK && c.Finding != Broken
+	}
+}
+
 // Print prints the report for people.
 func (d *Doctor) Print(o page.Out) {
 	for _, c := range d.Checks {
