@@ -67,5 +67,5 @@ func Free(dir string) (uint64, error) {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return 0, err
 	}
-	return uint64(fs.Bavail) * uint64(fs.Bsize), nil
+	return fs.Bavail * uint64(fs.Bsize), nil
 }
