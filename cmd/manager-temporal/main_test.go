@@ -189,7 +189,7 @@ func (w writer) Write(p []byte) (int, error) {
 }
 
 const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own," +
-	" and a command that uses both."
+	" and a command that uses both. Show in EXAMPLE.md what it prints."
 
 // TestDemo is `manager demo` on Temporal with two workers: a plan, parallel isolated sub-tasks, a conflict, a blocker
 // and its answer, orders, and landing. Afterwards the commands that show boulders work without a gateway.
