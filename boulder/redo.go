@@ -204,6 +204,11 @@ func (s *State) Redoable(ids []string) error {
 	case b.Trunk.Integrating != nil:
 		return fmt.Errorf("the result of %q is being integrated: try again in a moment", b.Trunk.Integrating.SubTaskID)
 	}
+	for _, o := range s.Live() { // while the boulder is paused it is not completed: a trunk cut below it would lose it
+		if o.SubTask.Integrated != "" {
+			return fmt.Errorf("the result of %q is integrated, and not recorded as complete yet: `manager resume` does that", o.SubTask.ID)
+		}
+	}
 	for i, id := range ids {
 		t, err := s.known(id)
 		switch {

@@ -11,16 +11,22 @@ import (
 // complete takes a sub-task's attempt to its end, with an output and a change.
 func complete(t *testing.T, s *State, id, output, change string) {
 	t.Helper()
-	ref := AttemptRef{id, s.SubTask(id).Attempts}
-	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s", Snapshot: "before " + id},
-		TurnEnded{AttemptRef: ref, Turn: 1, Evidence: Evidence{Diff: Diff{Tree: "after " + id, Hash: change, Commit: s.Boulder.Trunk.Base + id}}},
-		Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{Completed: true, OutputData: output}})
+	ref := judged(t, s, id, output, change)
 	if s.Boulder.Isolated() {
 		integrate(t, s, id)
 	}
 	feed(t, s, SubTaskDone{
 		AttemptRef: ref, Completed: true, Output: output, Status: SubTaskCompleted, AttemptStatus: AttemptCompleted,
 	})
+}
+
+func judged(t *testing.T, s *State, id, output, change string) AttemptRef {
+	t.Helper()
+	ref := AttemptRef{id, s.SubTask(id).Attempts}
+	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s", Snapshot: "before " + id},
+		TurnEnded{AttemptRef: ref, Turn: 1, Evidence: Evidence{Diff: Diff{Tree: "after " + id, Hash: change, Commit: s.Boulder.Trunk.Base + id}}},
+		Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{Completed: true, OutputData: output}})
+	return ref
 }
 
 func integrate(t *testing.T, s *State, id string) {
@@ -166,6 +172,20 @@ func TestRedoRefused(t *testing.T) {
 	s := allDone(t, "base")
 	feed(t, s, Landed{How: LandedFiles})
 	refused(t, s, Landed{How: LandedBranch}, "have landed already: files")
+}
+
+// TestRedoBelowAnIntegratedResult: the trunk is not cut below a result that is on it before its sub-task is complete, as when
+// the boulder was paused meanwhile.
+func TestRedoBelowAnIntegratedResult(t *testing.T) {
+	t.Parallel()
+	s := NewState()
+	rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "a"}, {ID: "x"}}}}
+	feed(t, s, Created{Boulder: Boulder{ID: "b1", Trunk: Trunk{Base: "base", Tip: "base"}}}, Planned{Plan: rev}, Decomposed{Plan: rev})
+	complete(t, s, "a", "out of a", "change of a")
+	judged(t, s, "x", "out of x", "change of x")
+	integrate(t, s, "x")
+	feed(t, s, StatusChanged{Status: Paused})
+	refused(t, s, Redone{SubTasks: []string{"a"}, Files: FilesRevert}, `the result of "x" is integrated, and not recorded as complete yet`)
 }
 
 // TestRedoAnew: what a boulder cannot redo although nothing is wrong with it, a new boulder can.
