@@ -323,9 +323,15 @@ func (r *run) obey(o order) error {
 		o.reply.Put(nil)
 		return nil
 	}
-	if o.Do == boulder.OrderRedo && r.busy(integrateWork) { // the tip's ref may be moving
-		o.reply.Put(refusal("a result is being integrated: try again in a moment"))
-		return nil
+	if o.Do == boulder.OrderRedo { // which moves the tip's ref
+		switch {
+		case r.busy(integrateWork):
+			o.reply.Put(refusal("a result is being integrated: try again in a moment"))
+			return nil
+		case r.busy(verifyWork) && r.state.Boulder.Isolated():
+			o.reply.Put(refusal("the gates run on the results: try again when they have ended"))
+			return nil
+		}
 	}
 	if o.Do == boulder.OrderEdit || o.Do == boulder.OrderRetry {
 		if err := r.usable(o.Order); err != nil {
