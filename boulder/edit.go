@@ -420,11 +420,17 @@ func (s *State) Unnamed() (ids []string) {
 		if t.Status.satisfies() || t.Status == SubTaskSuperseded {
 			continue
 		}
-		if spec := s.Revision.Plan.spec(t.ID); spec != nil && cmp.Or(spec.Model, s.Revision.Plan.Model) == "" {
+		if s.unnamed(t) {
 			ids = append(ids, t.ID)
 		}
 	}
 	return ids
+}
+
+// unnamed reports whether neither a sub-task nor the plan names a model.
+func (s *State) unnamed(t *SubTask) bool {
+	spec := s.Revision.Plan.spec(t.ID)
+	return spec != nil && cmp.Or(spec.Model, s.Revision.Plan.Model) == ""
 }
 
 func (s *State) modelSet(e *Event, b ModelSet) error {

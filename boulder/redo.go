@@ -405,6 +405,9 @@ func (s *State) nextGeneration(t *SubTask, files Files) {
 	t.Summary, t.Output, t.Answer, t.Remaining, t.Failures, t.Before, t.PartialSummary, t.PartialMet = "", "", "", nil, nil, "", "", nil
 	t.Snapshot, t.Tree, t.GateRuns, t.Shared, t.Checkpoint = "", "", nil, false, nil
 	t.From, t.Work, t.Repo = "", "", nil
+	if s.unnamed(t) && s.Boulder.Model != "" { // which the user may have set since
+		t.take(s.Boulder.Model.Or(s.Boulder.Fallback))
+	}
 }
 
 // begin queues a pending sub-task that nothing blocks any more, or completes it if its result stands.

@@ -188,6 +188,18 @@ func TestRedoBelowAnIntegratedResult(t *testing.T) {
 	refused(t, s, Redone{SubTasks: []string{"a"}, Files: FilesRevert}, `the result of "x" is integrated, and not recorded as complete yet`)
 }
 
+// TestRedoWithTheModelThatWasSet: a redone sub-task without a model of its own has the one that the user set since.
+func TestRedoWithTheModelThatWasSet(t *testing.T) {
+	t.Parallel()
+	s := allDone(t, "")
+	feed(t, s, Redone{SubTasks: []string{"x"}, Files: FilesKeep}, ModelSet{Model: "p/new"}, Redone{SubTasks: []string{"a"}, Files: FilesKeep})
+	for id, want := range map[string]string{"x": "p/new", "a": "p/new", "b": ""} {
+		if got := s.SubTask(id).Model; got != want {
+			t.Errorf("%s has %q, want %q", id, got, want)
+		}
+	}
+}
+
 // TestRedoAnew: what a boulder cannot redo although nothing is wrong with it, a new boulder can.
 func TestRedoAnew(t *testing.T) {
 	t.Parallel()

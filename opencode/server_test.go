@@ -92,7 +92,7 @@ func TestStartFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer deaf.Close()
+	t.Cleanup(func() { deaf.Close() }) // after the parallel subtests
 	for name, test := range map[string]struct {
 		script, says string
 		want         error // nil: an ExitError
