@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -12,8 +13,7 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// leastFree is the space below which a night is likely to end in full disks: databases, logs and caches grow by some hundred
-// megabytes in eight hours of ten sessions.
+// leastFree is the free space below which a disk is called short, in bytes. Chosen, not measured.
 const leastFree = 1 << 30
 
 // night looks for what would stop a run while nobody is there.
@@ -36,7 +36,7 @@ func (n *night) gates(ctx context.Context) (detail, do string, err error) {
 	}
 	var all, missing []string
 	for _, s := range n.plan.SubTasks {
-		for _, line := range append(s.Gates, s.NoWorse...) {
+		for _, line := range slices.Concat(s.Gates, s.NoWorse) {
 			all = append(all, line)
 			if what := n.project.Missing(ctx, line); what != "" {
 				missing = append(missing, fmt.Sprintf("%s: %s, and `%s` needs it", s.ID, what, line))
@@ -80,7 +80,7 @@ func (n *night) scratch(context.Context) (detail, do string, err error) {
 			return "", "", err
 		}
 		if free < leastFree {
-			do = "free some space there: a full disk pauses the run"
+			do = "free some space there"
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s free", dir, megabytes(free)))
 	}
