@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// events returns a decision's events, with what only the run knows; none for work, or if it has to wait.
+// events returns a decision's events; none for work, or if it has to wait.
 func (r *run) events(action schedule.Action) []boulder.Body {
 	switch a := action.(type) {
 	case schedule.Finish:
@@ -18,38 +18,46 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 			return nil
 		}
 		return finished(r.state, a.Status)
+	case schedule.Apply:
+		if body := r.withRun(a.Body); body != nil {
+			return []boulder.Body{body}
+		}
+	}
+	return nil
+}
+
+// withRun returns a decided event with what only the run knows, or nil if it has to wait.
+func (r *run) withRun(body boulder.Body) boulder.Body {
+	switch b := body.(type) {
 	case boulder.Starting:
 		if r.halting() {
 			return nil
 		}
-		a.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, a.SubTaskID, a.Attempt) // finds a session without an id
-		if a.Shared = r.limitsShared; r.state.SubTask(a.SubTaskID).Reuse == "" {            // otherwise no agent is prompted
-			a.Prompt = r.brief(r.state.Open(a.SubTaskID)).Text
+		b.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, b.SubTaskID, b.Attempt) // finds a session without an id
+		if b.Shared = r.limitsShared; r.state.SubTask(b.SubTaskID).Reuse == "" {            // otherwise no agent is prompted
+			b.Prompt = r.brief(r.state.Open(b.SubTaskID)).Text
 		}
-		action = a
+		return b
 	case boulder.LookStarted:
-		a.Tag = fmt.Sprintf("manager:%s/review#%d", r.state.Boulder.ID, r.state.Boulder.Attempts)
-		action = a
+		b.Tag = fmt.Sprintf("manager:%s/review#%d", r.state.Boulder.ID, r.state.Boulder.Attempts)
+		return b
 	case boulder.Continuation:
-		o := r.state.Open(a.SubTaskID)
-		if len(a.Aside) > 0 {
-			a.Prompt = r.aside(o)
+		o := r.state.Open(b.SubTaskID)
+		if len(b.Aside) > 0 {
+			b.Prompt = r.aside(o)
 		} else if c := r.conflict(o.SubTask); c != nil {
-			a.Prompt = prompts.Resolve(*o.SubTask, *o.Turn, c, r.told(o))
+			b.Prompt = prompts.Resolve(*o.SubTask, *o.Turn, c, r.told(o))
 		} else {
-			a.Prompt = prompts.Continuation(*o.SubTask, *o.Turn, r.told(o)) + a.Prompt
+			b.Prompt = prompts.Continuation(*o.SubTask, *o.Turn, r.told(o)) + b.Prompt
 		}
-		action = a
+		return b
 	case boulder.Parked:
-		if stop := r.work[workOf(a.AttemptRef)]; stop != nil { // stop the turn at work first: its result parks the sub-task
-			stop(&parkError{a})
+		if stop := r.work[workOf(b.AttemptRef)]; stop != nil { // stop the turn at work first: its result parks the sub-task
+			stop(&parkError{b})
 			return nil
 		}
 	}
-	if body, decision := action.(boulder.Body); decision {
-		return []boulder.Body{body}
-	}
-	return nil
+	return body
 }
 
 func finished(s *boulder.State, status boulder.Status) []boulder.Body {

@@ -135,9 +135,11 @@ func PlanPatiently(
 			decided = false
 			for _, action := range schedule.Compute(s, l, now) {
 				switch a := action.(type) {
-				case boulder.Switched:
-					told(a)
-					decided, err = true, applyTo(s, now, a)
+				case schedule.Apply:
+					if switched, is := a.Body.(boulder.Switched); is {
+						told(switched)
+						decided, err = true, applyTo(s, now, switched)
+					}
 				case schedule.Stop:
 					return nil, usage, errors.New(a.Reason)
 				case schedule.Wake:

@@ -191,8 +191,8 @@ func (r *replay) decide(now time.Time) (due []boulder.Body) {
 			return due
 		case schedule.Finish:
 			due = append(due, finished(r.s, a.Status)...)
-		case boulder.Body: // anything else is work
-			due = append(due, a)
+		case schedule.Apply: // anything else is work
+			due = append(due, a.Body)
 		}
 	}
 	return due

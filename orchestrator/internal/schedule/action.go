@@ -11,13 +11,34 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// Action is something to do. A decision is an event ([boulder.Body]), or [Finish]: the caller of Compute applies it and
-// asks again. The caller adds the tag and the prompt of a [boulder.Starting] and the id of a blocker, puts a prompt before
-// that of a [boulder.Continuation], and stops a turn at work before a [boulder.Parked].
-//
+// Action is something to do. [Apply] and [Finish] are decisions: the caller of Compute carries them out and asks again.
 // [Run], [Judge], [Integrate], [Try], [AskPlan], [Look] and [AskReplan] are work that should be under way: start it if it is not.
 // [Wake] asks for another call at a time; [Stop] ends the run.
-type Action any
+type Action interface{ isAction() }
+
+func (Apply) isAction()     {}
+func (Run) isAction()       {}
+func (Judge) isAction()     {}
+func (Integrate) isAction() {}
+func (Try) isAction()       {}
+func (AskPlan) isAction()   {}
+func (Look) isAction()      {}
+func (AskReplan) isAction() {}
+func (Finish) isAction()    {}
+func (Stop) isAction()      {}
+func (Wake) isAction()      {}
+
+// Apply means that the state should get an event. The caller adds the tag and the prompt of a [boulder.Starting] and the id
+// of a blocker, puts a prompt before that of a [boulder.Continuation], and stops a turn at work before a [boulder.Parked].
+type Apply struct{ Body boulder.Body }
+
+// apply returns the action for an event, or nil if there is none.
+func apply(b boulder.Body) Action {
+	if b == nil {
+		return nil
+	}
+	return Apply{b}
+}
 
 // Run means that the attempt's newest turn should be running.
 type Run struct{ Open *boulder.Open }

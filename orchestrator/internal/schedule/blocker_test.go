@@ -115,7 +115,7 @@ func TestAwaitingParks(t *testing.T) {
 				if kindOf(got[0]) != test.want {
 					t.Fatalf("loop %v: %s, want %s", loop, kindsOf(got), test.want)
 				}
-				if p, ok := got[0].(boulder.Parked); ok && !strings.Contains(p.Reason, test.reason) {
+				if p, ok := bodyOf(got[0]).(boulder.Parked); ok && !strings.Contains(p.Reason, test.reason) {
 					t.Errorf("parked because %q, want %q", p.Reason, test.reason)
 				}
 			})
@@ -201,7 +201,7 @@ func TestAwaitingInAFault(t *testing.T) {
 	}
 	feed(t, s, epoch, answers("a", "B1"))
 	for want, err := range faults {
-		if got := kindOf(Failed(s, l, epoch, o, err)[0]); got != want {
+		if got := kindOf(apply(Failed(s, l, epoch, o, err)[0])); got != want {
 			t.Errorf("with an answer, %v: %s", err, got)
 		}
 	}
@@ -245,7 +245,7 @@ func TestAwaitAnswers(t *testing.T) {
 		t.Fatalf("with an answer: %s", got)
 	}
 	feed(t, s, epoch, boulder.Starting{AttemptRef: ref("a", 2)})
-	if got, ok := Compute(s, l, epoch)[0].(boulder.Parked); !ok || !strings.HasPrefix(got.Reason, "its budget of 10 tokens") {
+	if got, ok := bodyOf(Compute(s, l, epoch)[0]).(boulder.Parked); !ok || !strings.HasPrefix(got.Reason, "its budget of 10 tokens") {
 		t.Errorf("with an answer and without money: %+v", got)
 	}
 }
@@ -289,7 +289,7 @@ func TestAnsweredDuringTheTurn(t *testing.T) {
 			if kindOf(got) != test.want {
 				t.Fatalf("got %s, want %s", kindOf(got), test.want)
 			}
-			switch got := got.(type) {
+			switch got := bodyOf(got).(type) {
 			case boulder.Continuation:
 				if test.loop == nil && got.Reason != "there is an answer to B1" {
 					t.Errorf("it goes on because %q", got.Reason)
@@ -346,7 +346,7 @@ func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 	r.apply(boulder.TurnSent{AttemptRef: at, Turn: 3, MessageID: "m"})
 	r.apply(boulder.BlockerRaised{AttemptRef: at, Blocker: boulder.Blocker{ID: "B1", Question: "?", Hard: true, Status: boulder.BlockerPending}})
 	r.apply(boulder.TurnEnded{AttemptRef: at, Turn: 3})
-	p, ok := r.decide().(boulder.Parked)
+	p, ok := bodyOf(r.decide()).(boulder.Parked)
 	if !ok {
 		t.Fatalf("got %s", kindOf(r.decide()))
 	}
@@ -379,7 +379,7 @@ func TestRunLetsGoOfEqualAnswers(t *testing.T) {
 		e := boulder.Evidence{FinalMessage: "Still waiting at " + now.Format(time.TimeOnly), ToolCount: 1}
 		feed(t, s, now, boulder.TurnSent{AttemptRef: at, Turn: turn, MessageID: "m"},
 			boulder.TurnEnded{AttemptRef: at, Turn: turn, Evidence: e}, boulder.Judged{AttemptRef: at, Turn: turn})
-		switch a := Compute(s, l, now)[0].(type) {
+		switch a := bodyOf(Compute(s, l, now)[0]).(type) {
 		case boulder.Continuation:
 			if turn > 5 {
 				t.Fatalf("continuation %d after the same answer", turn)
@@ -400,7 +400,7 @@ func TestRunLetsGoOfEqualAnswers(t *testing.T) {
 			}
 			return
 		default:
-			t.Fatalf("after %d turns: %s", turn, kindOf(a))
+			t.Fatalf("after %d turns: %s", turn, kindOf(apply(a)))
 		}
 	}
 }

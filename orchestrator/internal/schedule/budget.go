@@ -111,10 +111,15 @@ func (b *budget) reserveFor(a Action) {
 	if b.s.Boulder.Budget == nil {
 		return
 	}
-	switch a.(type) {
-	case boulder.Starting:
-		b.starts++
-	case boulder.Continuation:
+	switch a := a.(type) {
+	case Apply:
+		switch a.Body.(type) {
+		case boulder.Starting:
+			b.starts++
+		case boulder.Continuation:
+		default:
+			return
+		}
 	case Judge:
 		b.judges++
 		return
@@ -144,11 +149,14 @@ func count(what string) func(float64) string {
 
 // forbids says why a prompt must not be sent, or returns "". Running work ends only if the run's budget is exceeded.
 func (b *budget) forbids(a Action) string {
-	switch a.(type) {
-	case boulder.Starting:
-		return cmp.Or(b.exceeded, b.attempts, b.tight)
-	case boulder.Continuation:
-		return cmp.Or(b.exceeded, b.tight)
+	switch a := a.(type) {
+	case Apply:
+		switch a.Body.(type) {
+		case boulder.Starting:
+			return cmp.Or(b.exceeded, b.attempts, b.tight)
+		case boulder.Continuation:
+			return cmp.Or(b.exceeded, b.tight)
+		}
 	case Judge, Finish:
 		limit := b.s.Boulder.Budget
 		if b.exceeded != "" || limit == nil || limit.Calls == 0 || b.used.Calls+b.judges < limit.Calls {

@@ -77,7 +77,7 @@ func abc() []boulder.Spec { return []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"
 func applyAll(t *testing.T, s *boulder.State, now time.Time, actions []Action) {
 	t.Helper()
 	for _, action := range actions {
-		if body, decision := action.(boulder.Body); decision {
+		if body := bodyOf(action); body != nil {
 			feed(t, s, now, body)
 		}
 	}
@@ -265,7 +265,7 @@ func TestBudgetWarning(t *testing.T) {
 	s := begun(t, []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Calls: 10}}, {ID: "b"}}...)
 	warnings := func() (all []boulder.BudgetWarning) {
 		for range 10 {
-			w, ok := Compute(s, DefaultLimits(), epoch)[0].(boulder.BudgetWarning)
+			w, ok := bodyOf(Compute(s, DefaultLimits(), epoch)[0]).(boulder.BudgetWarning)
 			if !ok {
 				return all
 			}
@@ -308,7 +308,7 @@ func TestPark(t *testing.T) {
 		t.Fatalf("got %s, want park and the start of b", kinds)
 	}
 	why := "its budget of 100 tokens is used up (120 tokens)"
-	if reason := got[0].(boulder.Parked).Reason; reason != why {
+	if reason := bodyOf(got[0]).(boulder.Parked).Reason; reason != why {
 		t.Errorf("parked because %q", reason)
 	}
 	feed(t, s, epoch, use("a", boulder.Usage{Output: 120}), boulder.Parked{AttemptRef: ref("a", 1), Reason: why})

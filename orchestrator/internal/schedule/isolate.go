@@ -20,7 +20,7 @@ type Try struct{}
 // isolate returns what precedes the first attempt of a boulder that may work in slots.
 func (c *computing) isolate() Action {
 	if c.s.Boulder.Isolation == boulder.IsolationAuto && !parallel(c.s, c.l) {
-		return boulder.Isolated{InPlace: true, Reason: "no two sub-tasks can be at work at once", Gates: []boulder.TreeGate{}}
+		return apply(boulder.Isolated{InPlace: true, Reason: "no two sub-tasks can be at work at once", Gates: []boulder.TreeGate{}})
 	}
 	return Try{}
 }
@@ -71,17 +71,17 @@ const maxConflicts = 2
 func (c *computing) integrate(o *boulder.Open) Action {
 	switch now := c.s.Boulder.Trunk.Integrating; {
 	case o.SubTask.Work == "":
-		return complete(o) // no tool was called
+		return apply(complete(o)) // no tool was called
 	case o.Turn.Conflict != nil:
-		return c.afterConflict(o)
+		return apply(c.afterConflict(o))
 	case now != nil && now.AttemptRef == o.Attempt.AttemptRef:
 		return Integrate{o}
 	case now != nil || c.nextToIntegrate() != o:
 		return nil
 	}
-	return boulder.Integrating{
+	return apply(boulder.Integrating{
 		AttemptRef: o.Attempt.AttemptRef, Tip: c.s.Boulder.Trunk.Tip, Result: o.SubTask.Work, At: o.Turn.EndedAt,
-	}
+	})
 }
 
 func (c *computing) nextToIntegrate() (first *boulder.Open) {
@@ -154,8 +154,10 @@ func (c *computing) freeSlot(t *boulder.SubTask) int {
 		}
 	}
 	for _, a := range c.actions {
-		if b, ok := a.(boulder.Starting); ok {
-			taken[b.Slot] = true
+		if a, ok := a.(Apply); ok {
+			if b, ok := a.Body.(boulder.Starting); ok {
+				taken[b.Slot] = true
+			}
 		}
 	}
 	if t.Slot > 0 && !taken[t.Slot] {

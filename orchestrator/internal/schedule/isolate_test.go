@@ -79,14 +79,14 @@ func TestAfterConflict(t *testing.T) {
 	feed(t, s, epoch, boulder.Integrating{AttemptRef: at, Tip: "c0", Result: "w"},
 		boulder.Conflict{AttemptRef: at, With: []string{"x"}, Red: []boulder.Gate{red}, Tip: "c0"})
 	for turn := 2; turn <= 3; turn++ {
-		c := next("continue")[0].(boulder.Continuation)
+		c := bodyOf(next("continue")[0]).(boulder.Continuation)
 		if !strings.HasPrefix(c.Reason, "complete by itself, but it could not be integrated with x: red on the combined files: `test`") {
 			t.Errorf("turn %d: %s", turn, c.Reason)
 		}
 		feed(t, s, epoch, boulder.Continuation{AttemptRef: at, Turn: turn})
 		incomplete(at, turn)
 	}
-	again := next("retry uncounted failed")[0].(boulder.Retry)
+	again := bodyOf(next("retry uncounted failed")[0]).(boulder.Retry)
 	if !again.Uncounted || !strings.HasPrefix(again.Digest, "It was complete by itself, but could not be integrated with x") {
 		t.Errorf("%+v", again)
 	}
@@ -94,7 +94,7 @@ func TestAfterConflict(t *testing.T) {
 	at = ref("a", 2)
 	feed(t, s, epoch, boulder.Starting{AttemptRef: at, Slot: 1}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s2"})
 	incomplete(at, 1)
-	asked := next("raise")[0].(boulder.BlockerRaised).Blocker
+	asked := bodyOf(next("raise")[0]).(boulder.BlockerRaised).Blocker
 	if asked.Category != boulder.BlockerMerge || !strings.HasPrefix(asked.Context, "It is complete by itself, but ") {
 		t.Errorf("%+v", asked)
 	}

@@ -21,7 +21,7 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 	p.Stuck = c.l.Stuck
 	track, err := loopTrack(o, p)
 	if err != nil { // with a track that starts from zero the bounds would not hold
-		return fail(o.Attempt.AttemptRef, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed)
+		return apply(fail(o.Attempt.AttemptRef, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed))
 	}
 	s := situationOf(o)
 	d, at := c.whenAllowed(track, s, p)
@@ -37,28 +37,28 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 		if at.After(c.now) {
 			b.NotBefore = at
 		}
-		return b
+		return apply(b)
 	case d.Kind == enforcer.Fresh && at.After(c.now):
 		return Wake{At: at}
 	case d.Kind == enforcer.Fresh:
 		b := retry(o, d.Reason, boulder.AttemptFailed)
 		b.Track = encode(track)
-		return b
+		return apply(b)
 	case d.Kind != enforcer.LetGo || d.Gate == enforcer.GateWork: // only the user can close blocked items, or lift a stop
-		return park(o, d.Reason+blockedItems(o.Turn.Evidence))
+		return apply(park(o, d.Reason+blockedItems(o.Turn.Evidence)))
 	case len(lateAnswers(o)) > 0:
 		b := uncounted(o, "there is an answer to "+lateAnswers(o)[0].ID, boulder.AttemptCancelled)
 		b.Track = encode(enforcer.Track{})
-		return b
+		return apply(b)
 	case d.Gate == enforcer.GateIterations:
 		b := park(o, fmt.Sprintf("it had %s, which is the limit; %s", text.Plural(c.s.Boulder.Loop.Iterations, "turn"), missing))
 		b.AtLimit = true
-		return b
+		return apply(b)
 	}
 	if d.Gate == enforcer.GateStuck {
 		missing = o.Turn.Verdict.Summary // what was achieved
 	}
-	return fail(o.Attempt.AttemptRef, d.Reason+"; "+missing, boulder.AttemptFailed)
+	return apply(fail(o.Attempt.AttemptRef, d.Reason+"; "+missing, boulder.AttemptFailed))
 }
 
 // loopTrack returns the track of a loop after the newest turn.

@@ -30,7 +30,7 @@ func (r *loopRun) apply(b boulder.Body) { feed(r.t, r.s, r.now, b) }
 
 // start starts the due session, if any.
 func (r *loopRun) start() {
-	if a, ok := r.decide().(boulder.Starting); ok {
+	if a, ok := bodyOf(r.decide()).(boulder.Starting); ok {
 		r.apply(a)
 		r.apply(boulder.SubTaskStart{AttemptRef: a.AttemptRef, SessionID: fmt.Sprint("ses_", a.Attempt)})
 	}
@@ -57,7 +57,7 @@ func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
 		r.now = wake.At
 		next = r.decide()
 	}
-	if body, decision := next.(boulder.Body); decision {
+	if body := bodyOf(next); body != nil {
 		r.apply(body)
 	}
 	return next
@@ -91,7 +91,7 @@ func TestLoopWithBlockedItems(t *testing.T) {
 		if got := kindOf(next); got != want {
 			t.Errorf("%s: %s, want %s", criterion, got, want)
 		}
-		if p, ok := next.(boulder.Parked); ok && p.Reason != "all that can be done is done: get the key" {
+		if p, ok := bodyOf(next).(boulder.Parked); ok && p.Reason != "all that can be done is done: get the key" {
 			t.Errorf("the reason is %q", p.Reason)
 		}
 	}
@@ -234,13 +234,13 @@ func TestLoop(t *testing.T) {
 				if kindOf(last) != "continue" {
 					break
 				}
-				wait := max(0, last.(boulder.Continuation).NotBefore.Sub(r.now))
+				wait := max(0, bodyOf(last).(boulder.Continuation).NotBefore.Sub(r.now))
 				if i := n - 1; test.waits != nil && i < len(test.waits) && wait != test.waits[i] {
 					t.Errorf("%s before turn %d, want %s", wait, n+1, test.waits[i])
 				}
 			}
 			reason := ""
-			switch a := last.(type) {
+			switch a := bodyOf(last).(type) {
 			case boulder.SubTaskDone:
 				reason = a.Summary
 			case boulder.Parked:
@@ -291,7 +291,7 @@ func TestLoopRemembersItems(t *testing.T) {
 	} {
 		e := acted("x")
 		e.Todos, e.Compactions = turn.todos, turn.compactions
-		a, ok := r.turn(e, unfinished).(boulder.Continuation)
+		a, ok := bodyOf(r.turn(e, unfinished)).(boulder.Continuation)
 		if !ok || a.Prompt != prompts.Forgotten(turn.want) {
 			t.Errorf("turn %d: %v, want %v", n+1, a.Prompt, turn.want)
 		}
@@ -319,7 +319,7 @@ func TestLoopGetsMoreTurns(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 2, Failures: 9})
 	r.turn(acted("1"), unfinished)
-	if p, ok := r.turn(acted("2"), unfinished).(boulder.Parked); !ok || !p.AtLimit {
+	if p, ok := bodyOf(r.turn(acted("2"), unfinished)).(boulder.Parked); !ok || !p.AtLimit {
 		t.Fatalf("at the limit: %+v", p)
 	}
 	if _, can := Unpark(r.s, r.s.SubTask("1")); can {
@@ -385,7 +385,7 @@ func TestLoopEnds(t *testing.T) {
 			case kind == "fail failed" && r.prompts < l.Iterations && failures < l.Failures && !repeats(r, l):
 				t.Fatalf("%s after %d of %d prompts and %d of %d failures", kind, r.prompts, l.Iterations, failures, l.Failures)
 			}
-			if c, ok := got.(boulder.Continuation); ok && !c.NotBefore.IsZero() && !c.NotBefore.After(r.now) {
+			if c, ok := bodyOf(got).(boulder.Continuation); ok && !c.NotBefore.IsZero() && !c.NotBefore.After(r.now) {
 				t.Fatalf("a wait until %s at %s", c.NotBefore, r.now)
 			}
 			if !goesOn {

@@ -50,11 +50,12 @@ func (c *computing) choose(models boulder.Models, now string, tries func(model s
 
 // switches returns who has to use another model of a list than until now. Away from one that is out go all at once, live
 // attempts included. Back go those without a live attempt: one alone first, and once it has had an answer all others.
-func (c *computing) switches(others []Share) (all []Action) {
+func (c *computing) switches(others []Share) []Action {
 	b := &c.s.Boulder
 	if len(b.Cooldowns) == 0 && b.Switches == 0 {
 		return nil
 	}
+	var all []boulder.Switched
 	ledger := b.Ledger()
 	_, ledgerOut := c.out(ledger)
 	if to := c.choose(b.LedgerModel, ledger, func(string) bool { return true }); to != ledger && (ledgerOut || c.ledgerDue()) {
@@ -91,19 +92,22 @@ func (c *computing) switches(others []Share) (all []Action) {
 			continue
 		}
 		switched := c.switched(t.Model, to)
-		same := func(a Action) bool {
-			other, is := a.(boulder.Switched)
-			return is && !other.Ledger && other.From == switched.From && other.To == switched.To
+		same := func(other boulder.Switched) bool {
+			return !other.Ledger && other.From == switched.From && other.To == switched.To
 		}
 		if i := slices.IndexFunc(all, same); i >= 0 {
-			switched = all[i].(boulder.Switched)
+			switched = all[i]
 			all = slices.Delete(all, i, i+1)
 		}
 		switched.SubTasks = append(switched.SubTasks, t.ID)
 		all = append(all, switched)
 		tried[to] = true
 	}
-	return all
+	var actions []Action
+	for _, switched := range all {
+		actions = append(actions, Apply{switched})
+	}
+	return actions
 }
 
 // ledgerDue reports whether a ledger is to be asked.

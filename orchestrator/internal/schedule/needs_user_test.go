@@ -53,7 +53,7 @@ func TestBlockedItems(t *testing.T) {
 		if kindsOf(got) != want {
 			t.Fatalf("after turn %d: %s, want %s", turn+1, kindsOf(got), want)
 		}
-		if raised, ok := got[0].(boulder.BlockerRaised); ok && raised.Blocker.Question != "Its agent cannot do what is left: Log in" {
+		if raised, ok := bodyOf(got[0]).(boulder.BlockerRaised); ok && raised.Blocker.Question != "Its agent cannot do what is left: Log in" {
 			t.Errorf("it asks %q", raised.Blocker.Question)
 		}
 		if turn == 0 {
@@ -84,7 +84,7 @@ func TestRaise(t *testing.T) {
 		}
 		feed(t, s, epoch, boulder.Continuation{AttemptRef: ref("a", 1), Turn: 2})
 		judged(2)
-		raise, ok := Compute(s, DefaultLimits(), epoch)[0].(boulder.BlockerRaised)
+		raise, ok := bodyOf(Compute(s, DefaultLimits(), epoch)[0]).(boulder.BlockerRaised)
 		if !ok {
 			t.Fatalf("after two verdicts: %s", kindsOf(Compute(s, DefaultLimits(), epoch)))
 		}
@@ -96,7 +96,7 @@ func TestRaise(t *testing.T) {
 		}
 		b.ID = "B1"
 		feed(t, s, epoch, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: b})
-		parked, ok := Compute(s, DefaultLimits(), epoch)[0].(boulder.Parked)
+		parked, ok := bodyOf(Compute(s, DefaultLimits(), epoch)[0]).(boulder.Parked)
 		if !ok || parked.Reason != "waits for an answer to B1: Solve the CAPTCHA" {
 			t.Fatalf("recorded: %+v", parked)
 		}

@@ -13,7 +13,7 @@ import (
 // them, not the session: it is told once to do the rest, and the sub-task is parked when it says that nothing is left, when
 // all open items of its list are blocked, when a turn brings no progress, or when the judge says so. Package enforcer decides,
 // as for all sessions. It reports false if a verdict is needed first.
-func (c *computing) goAround(o *boulder.Open) (Action, bool) {
+func (c *computing) goAround(o *boulder.Open) (boulder.Body, bool) {
 	v, awaited := o.Turn.Verdict, o.SubTask.AwaitedBy(o.Attempt.Attempt)
 	told := len(o.SubTask.AwaitedBy(o.Attempt.Attempt, o.Turn.Aside...)) == 0
 	ended := o.Turn.Evidence.Ended
@@ -81,11 +81,11 @@ func (c *computing) undecided() (raised []Action) {
 		if ids := c.s.Revision.Plan.Resting(q.ID); len(ids) > 0 {
 			about = strings.TrimSpace(about + "\nIt bears on: " + strings.Join(ids, ", "))
 		}
-		raised = append(raised, boulder.BlockerRaised{Blocker: boulder.Blocker{
+		raised = append(raised, Apply{boulder.BlockerRaised{Blocker: boulder.Blocker{
 			BlockerScope: boulder.BlockerScope{BoulderID: c.s.Boulder.ID}, PlanQuestion: q.ID, Category: boulder.BlockerQuestion,
 			Question: text.Cut(q.Question, boulder.MaxQuestion), Context: text.Cut(about, boulder.MaxContext), ChosenOption: q.Answer,
 			ChosenReasoning: "the default of the planner: nobody was asked", Status: boulder.BlockerPending, CreatedAt: c.now,
-		}})
+		}}})
 	}
 	return raised
 }

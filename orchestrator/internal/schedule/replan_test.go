@@ -35,7 +35,7 @@ func TestReplanReplaces(t *testing.T) {
 	want := boulder.ReplanStarted{
 		AttemptRef: ref("a", 1), Number: 1, Reason: "the plan is wrong: there is no API", Replaces: []string{"a", "c", "d"},
 	}
-	if d := cmp.Diff(want, got[0]); d != "" {
+	if d := cmp.Diff(want, bodyOf(got[0])); d != "" {
 		t.Error(d)
 	}
 	applyAll(t, s, epoch, got)
@@ -56,7 +56,7 @@ func TestOneReplanAtATime(t *testing.T) {
 	meanwhile := []string{"askreplan", "askreplan, retry failed"}
 	for i, id := range []string{"a", "b"} {
 		got := Compute(s, l, epoch)
-		if len(got) != 1 || got[0].(boulder.ReplanStarted).AttemptRef != ref(id, 1) {
+		if len(got) != 1 || bodyOf(got[0]).(boulder.ReplanStarted).AttemptRef != ref(id, 1) {
 			t.Fatalf("replan %d: got %v, want the one for %s and nothing else", i+1, got, id)
 		}
 		applyAll(t, s, epoch, got)
@@ -115,7 +115,7 @@ func TestReplanAfterCompletion(t *testing.T) {
 	}
 	applyAll(t, s, epoch, got)
 	got = Compute(s, DefaultLimits(), epoch)
-	want := boulder.ReplanStarted{AttemptRef: ref("a", 0), Number: 1, Reason: "a was odd", Replaces: []string{"b", "c"}}
+	want := Apply{boulder.ReplanStarted{AttemptRef: ref("a", 0), Number: 1, Reason: "a was odd", Replaces: []string{"b", "c"}}}
 	same := cmp.Comparer(func(a, b *boulder.Open) bool { return a == b })
 	if d := cmp.Diff([]Action{want, Run{s.Open("e")}}, got, same); d != "" {
 		t.Fatalf("b, which waits for a, is ready (-want +got):\n%s", d)
@@ -223,13 +223,13 @@ func TestBroken(t *testing.T) {
 	o := s.Open("a")
 	for tries, want := range []string{"retry failed", "retry failed", "replan"} {
 		o.SubTask.Tries = tries
-		if got := kindOf(Failed(s, l, epoch, o, errors.New("broken"))[0]); got != want {
+		if got := kindOf(apply(Failed(s, l, epoch, o, errors.New("broken"))[0])); got != want {
 			t.Errorf("after %d tries: %s, want %s", tries, got, want)
 		}
 	}
 	feed(t, s, epoch, judged("b", wrong)...)
 	feed(t, s, epoch, boulder.ReplanStarted{AttemptRef: ref("b", 1), Number: 1, Replaces: []string{"b"}})
-	if got := kindOf(Failed(s, l, epoch, o, errors.New("broken"))[0]); got != "fail failed" {
+	if got := kindOf(apply(Failed(s, l, epoch, o, errors.New("broken"))[0])); got != "fail failed" {
 		t.Errorf("while another replan is made: %s", got)
 	}
 }
@@ -270,7 +270,7 @@ func TestReasons(t *testing.T) {
 				test.spoil(s.Open("a"))
 			}
 			reason := ""
-			switch a := Compute(s, DefaultLimits(), epoch)[0].(type) {
+			switch a := bodyOf(Compute(s, DefaultLimits(), epoch)[0]).(type) {
 			case boulder.Continuation:
 				reason = a.Reason
 			case boulder.Retry:
@@ -333,7 +333,7 @@ func TestSkip(t *testing.T) {
 			actions := Compute(s, DefaultLimits(), epoch)
 			var skip []string
 			for _, action := range actions {
-				if done, ok := action.(boulder.SubTaskDone); ok && done.Status == boulder.SubTaskSkipped {
+				if done, ok := bodyOf(action).(boulder.SubTaskDone); ok && done.Status == boulder.SubTaskSkipped {
 					skip = append(skip, done.SubTaskID)
 				}
 			}

@@ -110,17 +110,27 @@ func (c *computing) do(a Action) {
 	case nil:
 	case Wake:
 		c.wakeAt(a.At)
-	case boulder.ReplanStarted:
-		c.replan = &boulder.Replanning{AttemptRef: a.AttemptRef, Replaces: a.Replaces}
-		c.actions = slices.Insert(c.actions, 0, Action(a))
-	case boulder.SubTaskDone:
-		c.actions = append(c.actions, a)
-		if a.Completed {
-			c.skip(c.s.Open(a.SubTaskID))
-		}
+	case Apply:
+		c.decide(a)
 	default:
 		c.actions = append(c.actions, a)
 	}
+}
+
+func (c *computing) decide(a Apply) {
+	switch b := a.Body.(type) {
+	case boulder.ReplanStarted:
+		c.replan = &boulder.Replanning{AttemptRef: b.AttemptRef, Replaces: b.Replaces}
+		c.actions = slices.Insert(c.actions, 0, Action(a))
+		return
+	case boulder.SubTaskDone:
+		c.actions = append(c.actions, a)
+		if b.Completed {
+			c.skip(c.s.Open(b.SubTaskID))
+		}
+		return
+	}
+	c.actions = append(c.actions, a)
 }
 
 // queues returns the attempts that may start once there is a slot, by model. It leaves out what a replan replaces: one
@@ -152,7 +162,7 @@ func (c *computing) queues() map[string][]*boulder.Open {
 // exceeded budget ends it at once.
 func (c *computing) end() []Action {
 	if warning := c.budget.warning(); warning != nil {
-		return append([]Action{*warning}, c.actions...)
+		return append([]Action{Apply{*warning}}, c.actions...)
 	}
 	switch {
 	case c.budget.exceeded != "" && len(decisions(c.actions)) > 0:
@@ -176,7 +186,7 @@ func (c *computing) end() []Action {
 func decisions(actions []Action) []Action {
 	return slices.DeleteFunc(slices.Clone(actions), func(a Action) bool {
 		_, stop := a.(Stop)
-		_, decision := a.(boulder.Body)
+		_, decision := a.(Apply)
 		return !stop && !decision
 	})
 }
@@ -193,7 +203,7 @@ func (c *computing) advanceReplan() {
 	case c.s.Boulder.Replans < c.l.Replans:
 		for _, w := range c.s.Boulder.ReplansWanted {
 			if ids := c.s.Remainder(w.SubTaskID); len(ids) > 0 {
-				c.do(boulder.ReplanStarted{AttemptRef: w.AttemptRef, Number: c.s.Boulder.Replans + 1, Reason: w.Reason, Replaces: ids})
+				c.do(Apply{boulder.ReplanStarted{AttemptRef: w.AttemptRef, Number: c.s.Boulder.Replans + 1, Reason: w.Reason, Replaces: ids}})
 				return
 			}
 		}
@@ -261,7 +271,7 @@ func (c *computing) review() Action {
 	if look := c.s.Boulder.Looking(); look != nil {
 		return c.look(look.Model)
 	}
-	return boulder.LookStarted{For: boulder.LookReview, Questions: []string{reviewed}, Model: c.s.Boulder.ReviewModel}
+	return Apply{boulder.LookStarted{For: boulder.LookReview, Questions: []string{reviewed}, Model: c.s.Boulder.ReviewModel}}
 }
 
 // reviewed is what a review finds out.
@@ -294,9 +304,9 @@ func (c *computing) allOver() []Action {
 		end.Check = true
 		c.do(c.askLedger(c.s.Boulder.PlanFaults, notChecked, end))
 	case c.s.Boulder.Extensions < c.l.Extensions:
-		c.do(boulder.ReplanStarted{
+		c.do(Apply{boulder.ReplanStarted{
 			Number: c.s.Boulder.Extensions + 1, Reason: "not all of the request is met", Missing: check.Missing,
-		})
+		}})
 	default:
 		return []Action{end}
 	}
@@ -383,29 +393,33 @@ func (c *computing) next(o *boulder.Open) Action {
 	}
 	model := c.s.ModelFor(o)
 	if judging && len(o.SubTask.AwaitedBy(a.Attempt)) > 0 {
-		if action, decided := c.goAround(o); decided {
-			return action
+		if b, decided := c.goAround(o); decided {
+			return apply(b)
 		}
 	}
 	held := c.cooling(model) && (judging || o.Turn.MessageID == "" || a.Delayed())
 	switch {
 	case c.awaitsUser(o):
-		return park(o, "")
+		return Apply{park(o, "")}
 	case judging && unrunnable(o) != nil:
-		return *unrunnable(o)
+		return Apply{*unrunnable(o)}
 	case judging && o.Turn.Verdict != nil:
-		return c.withinTotal(o, c.afterVerdict(o))
+		action := c.afterVerdict(o)
+		if a, decided := action.(Apply); decided {
+			return apply(c.withinTotal(o, a.Body))
+		}
+		return action
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles && judging:
 		return Stop{Reason: fmt.Sprintf("the work of %q could not be judged, %s in a row: %s",
 			a.SubTaskID, text.Plural(a.Troubles, "time"), a.Reason)}
 	case c.refused(a, model) && judging:
 		return Stop{Reason: fmt.Sprintf("the work of %q could not be judged: %s", a.SubTaskID, a.Reason)}
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles:
-		return park(o, text.Plural(a.Troubles, "infrastructure error")+" in a row: "+a.Reason)
+		return Apply{park(o, text.Plural(a.Troubles, "infrastructure error")+" in a row: "+a.Reason)}
 	case c.refused(a, model):
-		return park(o, a.Reason)
+		return Apply{park(o, a.Reason)}
 	case !judging && overspent(o.SubTask, o) != "":
-		return park(o, overspent(o.SubTask, o))
+		return Apply{park(o, overspent(o.SubTask, o))}
 	case (c.now.Before(a.NotBefore) || held) && c.tooLong(model, c.modelsFor(o)):
 		return nil
 	case c.now.Before(a.NotBefore):
@@ -514,7 +528,7 @@ func Failed(s *boulder.State, l Limits, now time.Time, o *boulder.Open, err erro
 	case s.Boulder.Loop != nil: // a loop has no tries, which faults could use up overnight
 		return c.trouble(o, err)
 	default:
-		follows, _ = c.withinTotal(o, c.retryOrReplan(o, reason, boulder.AttemptFailed)).(boulder.Body) // nil, or a decision
+		follows = c.withinTotal(o, c.retryOrReplan(o, reason, boulder.AttemptFailed))
 	}
 	if follows == nil { // its turn is over: it cannot wait for the replan in progress
 		follows = fail(o.Attempt.AttemptRef, reason, boulder.AttemptFailed)

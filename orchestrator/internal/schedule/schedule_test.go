@@ -158,8 +158,14 @@ func computingFor(l Limits) *computing {
 	return newComputing(s, l, epoch)
 }
 
+// bodyOf returns the event that an action applies, or nil.
+func bodyOf(a Action) boulder.Body {
+	decided, _ := a.(Apply)
+	return decided.Body
+}
+
 func kindOf(a Action) string {
-	switch a := a.(type) {
+	switch a := bodyOf(a).(type) {
 	case boulder.Starting:
 		return "start"
 	case boulder.Continuation:
@@ -179,7 +185,8 @@ func kindOf(a Action) string {
 		return map[boulder.SubTaskStatus]string{
 			boulder.SubTaskCompleted: "complete", boulder.SubTaskSkipped: "skip", boulder.SubTaskFailed: "fail " + string(a.AttemptStatus),
 		}[a.Status]
-	case nil:
+	}
+	if a == nil {
 		return "nothing"
 	}
 	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", a), "schedule."))
@@ -279,7 +286,7 @@ func TestLost(t *testing.T) {
 	} {
 		// Attempts that failed or were parked do not count as lost sessions.
 		o := &boulder.Open{SubTask: &boulder.SubTask{Lost: lost, Tries: 2, Attempts: 9}, Attempt: &boulder.Attempt{}}
-		if got := kindOf(Failed(boulder.NewState(), limits, epoch, o, boulder.ErrSessionLost)[0]); got != want {
+		if got := kindOf(apply(Failed(boulder.NewState(), limits, epoch, o, boulder.ErrSessionLost)[0])); got != want {
 			t.Errorf("another session lost after %d: %s, want %s", lost, got, want)
 		}
 	}
@@ -408,7 +415,7 @@ func TestStartable(t *testing.T) {
 func starts(s *boulder.State, l Limits) []string {
 	var ids []string
 	for _, a := range Compute(s, l, epoch) {
-		if start, ok := a.(boulder.Starting); ok {
+		if start, ok := bodyOf(a).(boulder.Starting); ok {
 			ids = append(ids, start.SubTaskID)
 		}
 	}

@@ -37,7 +37,7 @@ func (c *computing) coolDowns(others []Share) (cooled []Action) {
 		}
 	}
 	for _, m := range slices.Sorted(maps.Keys(newest)) {
-		cooled = append(cooled, boulder.Cooled{Model: m, Cooldown: newest[m]})
+		cooled = append(cooled, Apply{boulder.Cooled{Model: m, Cooldown: newest[m]}})
 	}
 	return cooled
 }
@@ -174,10 +174,10 @@ func (c *computing) dispatch(others []Share) {
 		m := first.Attempt.Model
 		switch {
 		case c.exhausted(first.SubTask):
-			c.do(c.outOfTurns(first, "another one had the last of them"))
+			c.do(Apply{c.outOfTurns(first, "another one had the last of them")})
 		case !c.crowdedOut(first.SubTask):
 			c.begun[c.s.Root(first.SubTask).ID]++
-			c.do(boulder.Starting{AttemptRef: first.Attempt.AttemptRef, Slot: c.freeSlot(first.SubTask)})
+			c.do(Apply{boulder.Starting{AttemptRef: first.Attempt.AttemptRef, Slot: c.freeSlot(first.SubTask)}})
 			atWork = append(atWork, first)
 			free.held[m]++
 		}
@@ -187,7 +187,7 @@ func (c *computing) dispatch(others []Share) {
 		if len(q) == 0 || !c.cooling(m) {
 			continue
 		}
-		if why := c.budget.forbids(boulder.Starting{}); why != "" {
+		if why := c.budget.forbids(Apply{boulder.Starting{}}); why != "" {
 			c.overBudget = why
 			return
 		}
@@ -291,7 +291,7 @@ func Hold(
 			share.Waiting = append(share.Waiting, Ticket{Model: model, Since: o.Attempt.StartedAt})
 		}
 	}
-	if halting || s.Boulder.Trunk.Trial || c.budget.forbids(boulder.Starting{}) != "" {
+	if halting || s.Boulder.Trunk.Trial || c.budget.forbids(Apply{boulder.Starting{}}) != "" {
 		return share
 	}
 	queues, live := c.queues(), s.Live()

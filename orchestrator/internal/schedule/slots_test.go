@@ -22,7 +22,7 @@ func TestCooldown(t *testing.T) {
 	l := DefaultLimits()
 
 	got := Compute(s, l, epoch)
-	if kindsOf(got) != "start, wake" || got[0].(boulder.Starting).SubTaskID != "d" || got[1] != (Wake{until}) {
+	if kindsOf(got) != "start, wake" || bodyOf(got[0]).(boulder.Starting).SubTaskID != "d" || got[1] != (Wake{until}) {
 		t.Errorf("while it cools down: %v", got)
 	}
 	why := fmt.Sprintf("p/hot is limited until %s: 429: slow down", text.Until(until, epoch))

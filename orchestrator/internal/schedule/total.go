@@ -26,26 +26,26 @@ func (c *computing) crowdedOut(t *boulder.SubTask) bool {
 	return n >= c.l.EvaluationsTotal
 }
 
-// withinTotal replaces an action that leads to a further turn by failure if the sub-task has had all its turns.
-func (c *computing) withinTotal(o *boulder.Open, a Action) Action {
+// withinTotal replaces a decision that leads to a further turn by failure if the sub-task has had all its turns.
+func (c *computing) withinTotal(o *boulder.Open, b boulder.Body) boulder.Body {
 	reason := ""
-	switch a := a.(type) {
+	switch b := b.(type) {
 	case boulder.Continuation:
-		if reason = a.Reason; !c.exhausted(o.SubTask) {
+		if reason = b.Reason; !c.exhausted(o.SubTask) {
 			if c.crowdedOut(o.SubTask) {
 				return nil
 			}
 			c.begun[c.s.Root(o.SubTask).ID]++
 		}
 	case boulder.Retry:
-		reason = a.Reason
+		reason = b.Reason
 	case boulder.ReplanStarted:
-		reason = a.Reason
+		reason = b.Reason
 	default:
-		return a
+		return b
 	}
 	if !c.exhausted(o.SubTask) {
-		return a
+		return b
 	}
 	return c.outOfTurns(o, reason)
 }

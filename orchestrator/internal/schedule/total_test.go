@@ -35,9 +35,11 @@ func TestEvaluationsTotal(t *testing.T) {
 			}
 			actions := Compute(s, l, epoch)
 			switch a := actions[0].(type) {
-			case boulder.SubTaskDone:
-				last = a
-				feed(t, s, epoch, a)
+			case Apply:
+				if done, is := a.Body.(boulder.SubTaskDone); is {
+					last = done
+				}
+				feed(t, s, epoch, a.Body)
 				continue
 			case Run:
 				o := a.Open
@@ -62,9 +64,6 @@ func TestEvaluationsTotal(t *testing.T) {
 				})
 				continue
 			case Finish:
-			case boulder.Body:
-				feed(t, s, epoch, a)
-				continue
 			}
 			break
 		}
@@ -105,7 +104,7 @@ func TestTurnsOfALineSideBySide(t *testing.T) {
 	if got := kindsOf(actions); got != "start, start" {
 		t.Fatal(got)
 	}
-	feed(t, s, epoch, actions[0].(boulder.Body), actions[1].(boulder.Body))
+	feed(t, s, epoch, bodyOf(actions[0]), bodyOf(actions[1]))
 	if got := kindsOf(Compute(s, DefaultLimits(), epoch)); got != "run, run" {
 		t.Fatal(got)
 	}

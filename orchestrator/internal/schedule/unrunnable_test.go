@@ -38,7 +38,7 @@ func TestGateThatCannotRun(t *testing.T) {
 		if got := kindOf(a); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
-		if p, ok := a.(boulder.Parked); ok && !strings.Contains(p.Reason, "` cannot run: nosuch is not ") {
+		if p, ok := bodyOf(a).(boulder.Parked); ok && !strings.Contains(p.Reason, "` cannot run: nosuch is not ") {
 			t.Errorf("%s: %s", name, p.Reason)
 		}
 	}

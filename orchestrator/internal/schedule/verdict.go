@@ -24,47 +24,47 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	failed := boulder.AttemptFailed
 	switch {
 	case len(o.Turn.Evidence.Escaped) > 0 && len(lateAnswers(o)) == 0:
-		return c.blocker(o, boulder.BlockerEscape, fmt.Sprintf("%q changed files of your project itself: are they to be as they are now?", o.SubTask.ID),
+		return apply(c.blocker(o, boulder.BlockerEscape, fmt.Sprintf("%q changed files of your project itself: are they to be as they are now?", o.SubTask.ID),
 			fmt.Sprintf("%s.\nIt was to work in .manager/slots/%s/%d. Nothing was reverted, and these changes are no part of its result: move them "+
 				"into the slot, undo or keep them. Then answer, and it continues.",
-				strings.Join(o.Turn.Evidence.Escaped, ", "), c.s.Boulder.ID, o.SubTask.Slot))
+				strings.Join(o.Turn.Evidence.Escaped, ", "), c.s.Boulder.ID, o.SubTask.Slot)))
 	case v.Completed && o.SubTask.Integrated != "":
-		return complete(o)
+		return apply(complete(o))
 	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(o.Turn.Evidence.Blocked()) > 0:
 		// Items that only someone else can close are neither open work nor done.
-		return park(o, "all that can be done is done"+blockedItems(o.Turn.Evidence))
+		return apply(park(o, "all that can be done is done"+blockedItems(o.Turn.Evidence)))
 	case v.Completed && len(c.newAnswers(o)) > 0 && c.canContinue(o):
-		return c.deliverAnswer(o, c.newAnswers(o))
+		return apply(c.deliverAnswer(o, c.newAnswers(o)))
 	case v.Completed && c.s.Boulder.Isolated():
 		return c.integrate(o)
 	case v.Completed:
-		return complete(o)
+		return apply(complete(o))
 	case o.SubTask.NeedsUser >= c.l.NeedsUser && (v.Needs() != "" || onlyBlocked(o) && c.s.Boulder.Loop == nil):
-		return c.raise(o)
+		return apply(c.raise(o))
 	case ended.Rule == boulder.RuleBudget, overspent(o.SubTask, o) != "":
-		return park(o, cmp.Or(overspent(o.SubTask, o), ended.Stopped))
+		return apply(park(o, cmp.Or(overspent(o.SubTask, o), ended.Stopped)))
 	case c.s.Boulder.Loop != nil:
 		return c.loopTurn(o)
 	case len(lateAnswers(o)) > 0:
-		return c.deliverAnswer(o, lateAnswers(o))
+		return apply(c.deliverAnswer(o, lateAnswers(o)))
 	case o.SubTask.Reconciling() != nil:
-		return c.afterConflict(o)
+		return apply(c.afterConflict(o))
 	case v.NeedReplan, v.BlockedBy == "wrong_plan":
-		return c.replanOrRetry(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)))
+		return apply(c.replanOrRetry(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v))))
 	case o.SubTask.Stalls >= c.l.Stalls:
-		return c.replanOrRetry(o, fmt.Sprintf("no progress in %s: %s", text.Plural(o.SubTask.Stalls, "turn"), shortcoming(v)))
+		return apply(c.replanOrRetry(o, fmt.Sprintf("no progress in %s: %s", text.Plural(o.SubTask.Stalls, "turn"), shortcoming(v))))
 	case ended.Rule == boulder.RuleWallClock:
-		return c.retryOrReplan(o, "the turn was stopped: "+ended.Stopped, boulder.AttemptTimeout)
+		return apply(c.retryOrReplan(o, "the turn was stopped: "+ended.Stopped, boulder.AttemptTimeout))
 	case ended.Stopped != "":
-		return c.retryOrReplan(o, "the turn was stopped: "+ended.Stopped, failed)
+		return apply(c.retryOrReplan(o, "the turn was stopped: "+ended.Stopped, failed))
 	case ended.Error != "" && ended.Truncated == "":
-		return c.retryOrReplan(o, fmt.Sprintf("the session broke: %s: %s", ended.Error, ended.Message), failed)
+		return apply(c.retryOrReplan(o, fmt.Sprintf("the session broke: %s: %s", ended.Error, ended.Message), failed))
 	case v.IsStuck:
-		return c.retryOrReplan(o, "stuck: "+v.StuckReason, failed)
+		return apply(c.retryOrReplan(o, "stuck: "+v.StuckReason, failed))
 	case v.IsInLoop:
-		return c.retryOrReplan(o, "repeats itself: "+v.Summary, failed)
+		return apply(c.retryOrReplan(o, "repeats itself: "+v.Summary, failed))
 	}
-	return c.continueOrRetry(o)
+	return apply(c.continueOrRetry(o))
 }
 
 // TurnEnded returns the event of an ended turn.
@@ -224,11 +224,11 @@ func (c *computing) skip(done *boulder.Open) {
 	for _, level := range slices.Backward(dag.Levels(nodes)) {
 		for _, i := range level {
 			c.skipping = true
-			c.actions = append(c.actions, boulder.SubTaskDone{
+			c.actions = append(c.actions, Apply{boulder.SubTaskDone{
 				AttemptRef: boulder.AttemptRef{SubTaskID: rest[i].ID}, Status: boulder.SubTaskSkipped,
 				AttemptStatus: boulder.AttemptCancelled,
 				Summary:       fmt.Sprintf("not needed any more: the goal was achieved with %q", done.SubTask.ID),
-			})
+			}})
 		}
 	}
 }

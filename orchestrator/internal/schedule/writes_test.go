@@ -20,20 +20,20 @@ func TestEscape(t *testing.T) {
 		boulder.TurnSent{AttemptRef: ref("a", 1), Turn: 1, MessageID: "m"},
 		boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1, Evidence: boulder.Evidence{Escaped: []string{"style.css"}}},
 		boulder.Judged{AttemptRef: ref("a", 1), Turn: 1, Verdict: boulder.Verdict{Completed: true}})
-	raise, ok := Compute(s, l, epoch)[0].(boulder.BlockerRaised)
+	raise, ok := bodyOf(Compute(s, l, epoch)[0]).(boulder.BlockerRaised)
 	if b := raise.Blocker; !ok || b.Category != boulder.BlockerEscape || !b.Hard || !strings.Contains(b.Context, "style.css") ||
 		!strings.Contains(b.Context, ".manager/slots/b1/1") {
 		t.Fatalf("%s: %+v", kindsOf(Compute(s, l, epoch)), raise.Blocker)
 	}
 	raise.Blocker.ID = "B1"
 	feed(t, s, epoch, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: raise.Blocker})
-	feed(t, s, epoch, Compute(s, l, epoch)[0].(boulder.Parked))
-	b, ok := Compute(s, l, epoch)[0].(boulder.Starting)
+	feed(t, s, epoch, bodyOf(Compute(s, l, epoch)[0]).(boulder.Parked))
+	b, ok := bodyOf(Compute(s, l, epoch)[0]).(boulder.Starting)
 	if !ok || b.SubTaskID != "b" || b.Slot != 2 {
 		t.Fatalf("while it waits: %+v", Compute(s, l, epoch))
 	}
 	feed(t, s, epoch, b, answers("a", "B1"))
-	i := slices.IndexFunc(Compute(s, l, epoch), func(a Action) bool { b, ok := a.(boulder.Starting); return ok && b.Slot == 1 })
+	i := slices.IndexFunc(Compute(s, l, epoch), func(a Action) bool { b, ok := bodyOf(a).(boulder.Starting); return ok && b.Slot == 1 })
 	if i < 0 {
 		t.Errorf("answered: %+v", Compute(s, l, epoch))
 	}
@@ -72,7 +72,7 @@ func TestWrites(t *testing.T) {
 
 func started(actions []Action) (ids []string) {
 	for _, a := range actions {
-		if b, ok := a.(boulder.Starting); ok {
+		if b, ok := bodyOf(a).(boulder.Starting); ok {
 			ids = append(ids, b.SubTaskID)
 		}
 	}
