@@ -106,7 +106,6 @@ func (w *world) count(job boulder.Job, id string, resume bool) {
 		w.violate("each prompt reaches the model once", "%+v is %s, and now %s", prompt, old, id)
 	}
 	w.prompts[prompt] = id
-	w.aroundQuestion[prompt] = len(job.Turn.Aside) > 0
 }
 
 // checkTold: an acknowledged report is on disk.

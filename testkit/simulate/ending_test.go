@@ -37,8 +37,7 @@ func (w *world) ending() ending {
 		e.Plan = fmt.Sprintf("revision %d, %s", w.disk.Revision.Number, w.disk.Revision.Plan.Goal)
 	}
 	for prompt := range w.prompts {
-		// A fault while a question waits parks it at once: whether it is told to do the rest first depends on the time.
-		if !prompt.resume && (w.sc.trouble == 0 || !w.aroundQuestion[prompt]) {
+		if !prompt.resume {
 			e.Prompts = append(e.Prompts, fmt.Sprint(prompt))
 		}
 	}

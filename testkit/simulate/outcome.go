@@ -211,7 +211,8 @@ func (sc *scenario) verdict(req boulder.JudgeRequest) (boulder.Verdict, error) {
 	if v.Completed {
 		v.Remaining, v.ContinuationPrompt, v.OutputData = nil, "", fmt.Sprintf("output of %v", at)
 		v.NeedReplan = d.is(0.1)
-		v.GoalAchieved = sc.class != parallel && d.is(0.05)
+		// A replan is made beside the work: where the end must be the same, its order among verdicts may not count.
+		v.GoalAchieved = (sc.class == anything || sc.class == serial && sc.limits.Replans == 0) && d.is(0.05)
 	}
 	return v, nil
 }

@@ -406,12 +406,29 @@ func (w *world) live(dir string) {
 // maxProcesses is more than any world needs: a fault that ends a run happens once at each place.
 const maxProcesses = 150
 
+// reopened reports whether a redo came right after a process had ended the boulder.
+func (w *world) reopened() bool {
+	redone := false
+	for _, e := range slices.Backward(w.events) {
+		switch e.Body.(type) {
+		case boulder.Redone:
+			redone = true
+		case boulder.SessionLeft, boulder.Noted:
+		case boulder.TaskComplete:
+			return redone
+		default:
+			return false
+		}
+	}
+	return false
+}
+
 // nextRequest returns the request for the next process, or an error if the run must not end like that.
 func (w *world) nextRequest(p *process, err error) (orchestrator.Request, error) {
 	var req orchestrator.Request
 	used, short := errors.AsType[*orchestrator.BudgetError](err)
 	switch {
-	case p.dead, err == nil && p.fate.kind == "abandon":
+	case p.dead, err == nil && (p.fate.kind == "abandon" || w.reopened()):
 	case short && used.SubTaskID != "":
 		b := boulder.Budget{Attempts: 20} // not fewer than before
 		req.SubTaskBudgets = map[string]boulder.Budget{used.SubTaskID: b}

@@ -314,7 +314,7 @@ func (c *call) gather(ctx context.Context) (e boulder.Evidence, err error) {
 		if c.slot != nil {
 			c.collect(&e)
 		}
-		if m := c.sess.sent(c.last()); m == nil || m.state == cutOff {
+		if m := c.sess.sent(c.last()); m == nil || m.state != answered {
 			e.Ended = boulder.Ended{Error: "MessageAbortedError", Message: "aborted"}
 			if c.job.Awaits() {
 				e.Ended.Truncated = "it was cut off, with a question that has no answer"

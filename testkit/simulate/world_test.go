@@ -40,26 +40,25 @@ type world struct {
 
 // record is the memory of the checks.
 type record struct {
-	commits        int
-	since          uint64               // number of the first event of the newest commit
-	together       []boulder.AttemptRef // attempts started by the newest commit
-	stands         bool                 // the newest started attempt has its result already
-	attempts       map[boulder.AttemptRef]boulder.AttemptStatus
-	subTasks       map[string]boulder.SubTaskStatus
-	aside          map[string]bool    // questions that a session was told to leave aside
-	aroundQuestion map[promptRef]bool // prompts that leave one aside
-	done           map[string]bool    // completed sub-tasks
-	replans        int
-	extensions     int
-	slots          int                         // most that were in use or kept at once
-	prompts        map[promptRef]string        // ids of prompts that sessions accepted
-	judged         map[string]int              // turns, by the root of a chain of replans
-	retried        map[boulder.AttemptRef]bool // attempts started by the user's order
-	answered       map[string]bool             // ids of blockers whose answer was taken
-	spent          int64                       // tokens plus calls
-	worked         time.Duration
-	inexact        bool // a turn ended without evidence: its usage is known only as far as reported
-	cancelled      bool // the user wanted the boulder cancelled
+	commits    int
+	since      uint64               // number of the first event of the newest commit
+	together   []boulder.AttemptRef // attempts started by the newest commit
+	stands     bool                 // the newest started attempt has its result already
+	attempts   map[boulder.AttemptRef]boulder.AttemptStatus
+	subTasks   map[string]boulder.SubTaskStatus
+	aside      map[string]bool // questions that a session was told to leave aside
+	done       map[string]bool // completed sub-tasks
+	replans    int
+	extensions int
+	slots      int                         // most that were in use or kept at once
+	prompts    map[promptRef]string        // ids of prompts that sessions accepted
+	judged     map[string]int              // turns, by the root of a chain of replans
+	retried    map[boulder.AttemptRef]bool // attempts started by the user's order
+	answered   map[string]bool             // ids of blockers whose answer was taken
+	spent      int64                       // tokens plus calls
+	worked     time.Duration
+	inexact    bool // a turn ended without evidence: its usage is known only as far as reported
+	cancelled  bool // the user wanted the boulder cancelled
 	edits
 }
 
@@ -76,7 +75,7 @@ func newWorld(sc scenario, logging bool) *world {
 		seen: map[string]int{}, logging: logging, repo: newRepo(), lookouts: map[string]*lookout{},
 	}
 	w.record = record{
-		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, aside: map[string]bool{}, aroundQuestion: map[promptRef]bool{}, subTasks: map[string]boulder.SubTaskStatus{},
+		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, aside: map[string]bool{}, subTasks: map[string]boulder.SubTaskStatus{},
 		done: map[string]bool{}, prompts: map[promptRef]string{}, judged: map[string]int{}, retried: map[boulder.AttemptRef]bool{}, answered: map[string]bool{},
 		edits: edits{forms: map[string]*boulder.Spec{}, models: map[string]boulder.Models{}},
 	}
@@ -182,8 +181,8 @@ func (w *world) advance(s *session) {
 		w.faultMet("turn", m.at)
 	}
 	switch {
-	case f == nil, f.cut && m.resume && w.sc.class.same():
-		m.state = answered // where the end must be the same, no turn is cut off twice
+	case f == nil, f.cut && w.sc.class.same() && (m.resume || w.awaiting(s) != nil):
+		m.state = answered // where the end must be the same, no turn is cut off twice, or with a question: see cut
 	case f.err == nil:
 		s.gone, w.inexact = true, true
 	case f.cut:

@@ -75,7 +75,7 @@ func TestAwaitingParks(t *testing.T) {
 			then: aside(3), want: "park", reason: "waits for an answer to B1: Which B1?; 3 infrastructure errors in a row: no server",
 		},
 		"turned away by its model": {
-			then: []boulder.Body{cooled, boulder.Trouble{AttemptRef: at, Reason: "429", NotBefore: until, Uncounted: true}}, want: "park",
+			then: []boulder.Body{cooled, boulder.Trouble{AttemptRef: at, Reason: "429", NotBefore: until, Uncounted: true}}, want: "wake",
 		},
 		"others were": {then: []boulder.Body{cooled}, want: "run"}, // its turn may still run
 		"two questions": {

@@ -462,14 +462,11 @@ func unrunnable(o *boulder.Open) *boulder.Parked {
 	return nil
 }
 
-// awaitsUser reports whether a turn that does not leave a question aside waits for the answer: its prompt was never sent, or its
-// model rejected it. One that may be at work first runs to its end ([boulder.Job.Awaits]).
+// awaitsUser reports whether a turn that does not leave a question aside waits for the answer: its prompt was never sent. Any
+// other is looked at first, once its model can be used ([boulder.Job.Awaits]): the rest may have to be done.
 func (c *computing) awaitsUser(o *boulder.Open) bool {
 	a := o.Attempt
-	if a.Status == boulder.AttemptMonitoring || len(o.SubTask.AwaitedBy(a.Attempt, o.Turn.Aside...)) == 0 {
-		return false
-	}
-	return o.Turn.MessageID == "" || c.now.Before(a.NotBefore) && c.cooling(a.Model)
+	return a.Status != boulder.AttemptMonitoring && o.Turn.MessageID == "" && len(o.SubTask.AwaitedBy(a.Attempt, o.Turn.Aside...)) > 0
 }
 
 // crowded reports whether an attempt that its model rejected has to wait because the shrunk limit is reached.
