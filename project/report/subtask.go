@@ -177,20 +177,17 @@ func NewGate(g boulder.Gate) Gate {
 	return to
 }
 
-// Text returns the sign of the result, and a phrase for it.
-func (g Gate) Text() (sign, how string) {
+// Text returns a phrase for the result.
+func (g Gate) Text() string {
 	switch g.Result {
 	case GatePassed:
-		if g.GreenBefore {
-			return "≈", "passed, and was green before"
-		}
-		return "✓", "passed"
+		return "passed" + text.If(g.GreenBefore, ", and was green before")
 	case GateNoWorse:
-		return "≈", "red, but no worse than before"
+		return "red, but no worse than before"
 	case GateTimedOut:
-		return "✗", "did not end in time"
+		return "did not end in time"
 	case GateNotRun:
-		return "✗", "did not run"
+		return "did not run"
 	}
-	return "✗", fmt.Sprintf("failed with exit code %d", g.ExitCode)
+	return fmt.Sprintf("failed with exit code %d", g.ExitCode)
 }

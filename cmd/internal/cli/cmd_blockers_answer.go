@@ -185,7 +185,7 @@ func (a *app) clarifyOne(ctx context.Context, v page.Out, item *report.Blocker, 
 			answered, err = a.settle(ctx, item.Ref(), *s)
 		}
 		if answered != nil {
-			v.Say(v.Green("✓ ") + view.SettledBlocker(answered, time.Now()))
+			v.Say(v.Green(page.Good.String()+" ") + view.SettledBlocker(answered, time.Now()))
 		}
 		if err != nil {
 			v.Say(v.Yellow(text.OneLine(err.Error())))

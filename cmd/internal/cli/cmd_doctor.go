@@ -525,7 +525,7 @@ func (r *contractReport) add(result contract.Result) contractCase {
 }
 
 func (c contractCase) Print(o page.Out) {
-	sign := map[view.Finding]string{view.Fine: "✓", view.Broken: "✗", view.Skipped: "–"}[c.Finding]
+	sign := map[view.Finding]page.Sign{view.Fine: page.Good, view.Broken: page.Bad, view.Skipped: page.Dropped}[c.Finding]
 	o.Say(o.Mark(sign), " ", c.Name, o.Dim(fmt.Sprintf("  %.1f s", c.Seconds)))
 	o.Text(2, c.Detail)
 }

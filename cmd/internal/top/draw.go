@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -63,7 +64,7 @@ func (m *model) fillLists() {
 		}
 	}
 	mark := func(of place, line string) string { // "?" if it waits for the user
-		return m.paint.Yellow(map[bool]string{true: "?", false: " "}[asked[of]]) + line
+		return m.paint.Yellow(cmp.Or(text.If(asked[of], page.Question.String()), " ")) + line
 	}
 	lines := m.printed(width-2, func(o page.Out) { view.List(o, m.seen.items, m.seen.Now) })[1 : 1+len(m.seen.items)] // without the header
 	ids := make([]string, len(lines))

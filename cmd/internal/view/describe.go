@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project/report"
 )
@@ -66,11 +67,18 @@ type Entry struct {
 	// Line is a sentence about the event; empty for a sign of life without news. The caller sanitizes it.
 	Line string `json:"-"`
 
-	sign string // of the line that a run view prints for the event; empty: no line
+	sign  page.Sign // of the line, where a run view prints it
+	shown visibility
 }
 
-// inPicture is the sign of an event that the live picture shows by itself: only views without a picture print a line.
-const inPicture = "·"
+// visibility says which run views print the line of an event.
+type visibility int
+
+const (
+	never       visibility = iota
+	noPicture              // those without a picture: it shows the event by itself
+	withPicture            // all
+)
 
 // Describe returns the description of an event.
 func Describe(e boulder.Event) Entry {
@@ -82,11 +90,20 @@ func Describe(e boulder.Event) Entry {
 	return s
 }
 
-func (s *Entry) say(sign, format string, args ...any) {
-	s.sign, s.Line = sign, fmt.Sprintf(format, args...)
+// log is for an event of which run views print no line, minor for one that a picture shows by itself, say for all others.
+func (s *Entry) log(format string, args ...any) { s.Line = fmt.Sprintf(format, args...) }
+
+func (s *Entry) minor(format string, args ...any) {
+	s.log(format, args...)
+	s.sign, s.shown = page.Minor, noPicture
 }
 
-func (s *Entry) decide(decision, reason, sign, format string, args ...any) {
+func (s *Entry) say(sign page.Sign, format string, args ...any) {
+	s.log(format, args...)
+	s.sign, s.shown = sign, withPicture
+}
+
+func (s *Entry) decide(decision, reason string, sign page.Sign, format string, args ...any) {
 	s.Step, s.Decision, s.Reason = stepDecision, decision, reason
 	s.say(sign, format, args...)
 }
@@ -111,102 +128,109 @@ func byBody(all ...description) map[reflect.Type]func(*Entry, boulder.Body) {
 // descriptions has a line for every event, in the order of their registry.
 var descriptions = byBody(
 	of(func(s *Entry, b boulder.Created) {
-		s.say("", "created: %s", b.Boulder.Task)
+		s.log("created: %s", b.Boulder.Task)
 	}),
 	of(func(s *Entry, b boulder.Planned) {
-		s.say("", "plan revision %d (%s) waits for approval", b.Revision, b.Origin)
+		s.log("plan revision %d (%s) waits for approval", b.Revision, b.Origin)
 	}),
 	of(func(s *Entry, b boulder.Prepared) {
 		var all []string
 		for _, q := range b.Known.Facts.Questions {
 			all = append(all, q.ID+": "+q.Question+text.If(b.Asked, " "+AnswerTo(q)))
 		}
-		s.say("", "%s: %s", map[bool]string{true: "the user answered what the planner asks", false: "the planner asks the user"}[b.Asked], strings.Join(all, "; "))
+		s.log("%s: %s", map[bool]string{true: "the user answered what the planner asks", false: "the planner asks the user"}[b.Asked], strings.Join(all, "; "))
 	}),
 	of(func(s *Entry, b boulder.LookStarted) {
-		s.say("»", "looking at the %s with %s: %s",
+		s.say(page.Found, "looking at the %s with %s: %s",
 			map[boulder.LookFor]string{boulder.LookPlan: "project", boulder.LookReplan: "project before the replan", boulder.LookReview: "changes"}[b.For],
 			ModelName(b.Model), strings.Join(b.Questions, "; "))
 	}),
 	of(func(s *Entry, b boulder.LookSession) {
-		s.say("", "the look works in session %s", b.SessionID)
+		s.log("the look works in session %s", b.SessionID)
 	}),
 	of(func(s *Entry, b boulder.Looked) {
 		s.looked(b)
 	}),
 	of(func(s *Entry, b boulder.RevisionAsked) {
-		s.say("✎", "the plan is to be revised: %s", b.Comment)
+		s.say(page.ByUser, "the plan is to be revised: %s", b.Comment)
 	}),
 	of(func(s *Entry, b boulder.RevisionRefused) {
-		s.say("!", "%s", b.Reason)
+		s.say(page.Attention, "%s", b.Reason)
 	}),
 	of(func(s *Entry, b boulder.Decomposed) {
-		s.say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
+		s.minor("plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
 			text.Plural(len(b.SubTasks), "sub-task"))
 	}),
 	of(func(s *Entry, b boulder.StatusChanged) { // synthesizing gets no line: the event right after it says more
-		s.say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", Stated(string(b.Status), b.Reason))
+		s.minor("%s", Stated(string(b.Status), b.Reason))
+		if b.Status == boulder.Synthesizing {
+			s.shown = never
+		}
 	}),
 	of(func(s *Entry, _ boulder.Resumed) {
-		s.say("", "resumed by another process")
+		s.log("resumed by another process")
 	}),
 	of(func(s *Entry, b boulder.ClockMoved) {
-		s.say("", "the clock jumped ahead by %s: the machine slept, or the clock was set", text.Elapsed(b.By))
+		s.log("the clock jumped ahead by %s: the machine slept, or the clock was set", text.Elapsed(b.By))
 		if b.By < 0 {
-			s.say("", "the clock was set back by %s", text.Elapsed(-b.By))
+			s.log("the clock was set back by %s", text.Elapsed(-b.By))
 		}
 	}),
 	of(func(s *Entry, b boulder.SessionLeft) {
-		s.say("", "attempt %d: its agent may still be at work in session %s until that is stopped", b.Attempt, b.SessionID)
+		s.log("attempt %d: its agent may still be at work in session %s until that is stopped", b.Attempt, b.SessionID)
 		if b.Stopped {
-			s.say("", "attempt %d: session %s is stopped", b.Attempt, b.SessionID)
+			s.log("attempt %d: session %s is stopped", b.Attempt, b.SessionID)
 		}
 	}),
 	of(func(s *Entry, b boulder.Starting) {
 		s.Step = stepAttempt
-		s.say("", "attempt %d has a slot", b.Attempt)
+		s.log("attempt %d has a slot", b.Attempt)
 	}),
 	of(func(s *Entry, b boulder.SubTaskStart) {
-		s.say("", "attempt %d starts with %s in session %s%s", b.Attempt, ModelName(b.Model), b.SessionID,
+		s.log("attempt %d starts with %s in session %s%s", b.Attempt, ModelName(b.Model), b.SessionID,
 			text.Prefixed("; ", report.GreenBefore(b.Baseline)))
 	}),
 	of(func(s *Entry, b boulder.TurnSent) {
 		s.Step, s.Turn, s.Prompt = stepPrompt, b.Turn, string(b.Kind)
-		s.say("", "turn %d: the %s is sent", b.Turn, b.Kind)
+		s.log("turn %d: the %s is sent", b.Turn, b.Kind)
 		if b.Resume {
 			s.Prompt, s.Reason = "resume", "the turn was cut off, and its session was idle"
-			s.say("", "turn %d: the resume prompt is sent, because %s", b.Turn, s.Reason)
+			s.log("turn %d: the resume prompt is sent, because %s", b.Turn, s.Reason)
 		}
 	}),
 	of(func(s *Entry, b boulder.Nudged) {
 		s.Step, s.Turn, s.Rule, s.Text = stepNudge, b.Turn, b.Rule, b.Prompt
-		s.say("↻", "turn %d is nudged (rule %s)", b.Turn, b.Rule)
+		s.say(page.Again, "turn %d is nudged (rule %s)", b.Turn, b.Rule)
 	}),
 	of(func(s *Entry, b boulder.SubTaskProgress) {
-		s.say(text.If(b.Notice, "!"), "%s%s", b.Activity,
-			text.If(b.TodosTotal > 0, fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)))
+		s.log("%s%s", b.Activity, text.If(b.TodosTotal > 0, fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)))
+		if b.Notice {
+			s.sign, s.shown = page.Attention, withPicture
+		}
 		if c := b.Checkpoint; c != nil {
 			s.Line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
 		}
 	}),
 	of(func(s *Entry, b boulder.TurnEnded) {
 		s.Step, s.Turn, s.Ended, s.Evidence = stepEnded, b.Turn, &b.Ended, &b.Evidence
-		s.say("", "turn %d ended: %s", b.Turn, endText(b.Ended))
+		s.log("turn %d ended: %s", b.Turn, endText(b.Ended))
 	}),
 	of(func(s *Entry, b boulder.GateRun) {
 		gate := b.Gate()
 		s.Step, s.Gate = stepGate, &gate
-		_, how := report.NewGate(gate).Text()
-		s.say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command,
+		s.say(page.Bad, "gate %s: %s (%s%s)%s", report.NewGate(gate).Text(), b.Command,
 			text.Millis(b.Millis), text.If(b.Final, ", on the final files")+text.If(b.Tree != "", ", on the combined files"),
 			text.Prefixed(": ", b.NoWorse)+text.If(b.FlakySuspected, ", and was red on the same files just before: flaky_suspected"))
+		if b.Passed {
+			s.sign, s.shown = page.Minor, noPicture
+		}
 	}),
 	of(func(s *Entry, b boulder.Isolated) {
-		s.say("»", "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace],
+		s.say(page.Found, "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace],
 			b.Reason+text.Prefixed("; ", report.GreenBefore(b.Baseline)))
 	}),
 	of(func(s *Entry, b boulder.Integrating) {
-		s.say("", "attempt %d: its result is being put onto the tip", b.Attempt)
+		s.log("attempt %d: its result is being put onto the tip", b.Attempt)
 	}),
 	of(func(s *Entry, b boulder.Integrated) {
 		reused := 0
@@ -215,77 +239,81 @@ var descriptions = byBody(
 				reused++
 			}
 		}
-		s.say(inPicture, "integrated (%s%s)", text.Plural(len(b.Gates), "gate"),
+		s.minor("integrated (%s%s)", text.Plural(len(b.Gates), "gate"),
 			text.If(reused > 0, fmt.Sprintf(", %d known to be green on this tree", reused)))
 	}),
 	of(func(s *Entry, b boulder.Conflict) {
-		s.say("↻", "not integrated: %s", conflictText(b))
+		s.say(page.Again, "not integrated: %s", conflictText(b))
 	}),
 	of(func(s *Entry, b boulder.Judged) {
 		s.Step, s.Turn, s.Verdict = stepVerdict, b.Turn, &b.Verdict
 		how := text.If(!b.Verdict.Completed, "not ") + "complete" + text.If(b.Verdict.JudgeUnavailable, " (by the gates alone)")
-		s.say("", "turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
+		s.log("turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
 	}),
 	of(func(s *Entry, b boulder.Continuation) {
 		s.Turn, s.Remaining, s.Next, s.Until = b.Turn-1, b.Remaining, b.Turn, b.NotBefore
-		s.decide("continuation", b.Reason, inPicture, "continues with turn %d%s: %s", b.Turn,
+		s.decide("continuation", b.Reason, page.Minor, "continues with turn %d%s: %s", b.Turn,
 			text.If(!b.NotBefore.IsZero(), ", not before "+Clock(b.NotBefore)), joined(b.Reason, strings.Join(b.Remaining, "; ")))
+		s.shown = noPicture
 	}),
 	of(func(s *Entry, b boulder.Retry) {
 		s.Next, s.Uncounted = b.Next, b.Uncounted
-		s.decide("retry", b.Reason, "↻", "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
+		s.decide("retry", b.Reason, page.Again, "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
 	}),
 	of(func(s *Entry, b boulder.Trouble) {
 		s.Step, s.Fault, s.Reason, s.Until = stepFault, b.Kind, b.Reason, b.NotBefore
 		if b.Kind == boulder.TroublePaused { // not a fault: the user ends it
-			s.say(inPicture, "stopped for now: %s", b.Reason)
+			s.minor("stopped for now: %s", b.Reason)
 			return
 		}
 		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
-		s.say(inPicture, "fault%s: %s%s", kind+text.If(kind != "", ")"), b.Reason, again(b.NotBefore, s.Time))
+		s.minor("fault%s: %s%s", kind+text.If(kind != "", ")"), b.Reason, again(b.NotBefore, s.Time))
 	}),
 	of(func(s *Entry, b boulder.Cooled) {
 		if !b.Lifted.IsZero() {
 			endless := boulder.Cooldown{Until: b.Lifted}.Endless()
-			s.say("!", "%s is asked again%s: the user wants that", ModelName(b.Model),
+			s.say(page.Attention, "%s is asked again%s: the user wants that", ModelName(b.Model),
 				text.If(!endless, ", and not only at "+text.Until(b.Lifted, s.Time)))
 			return
 		}
 		if b.Endless() {
-			s.say("!", "%s cannot be used: %s", ModelName(b.Model), b.Reason)
+			s.say(page.Attention, "%s cannot be used: %s", ModelName(b.Model), b.Reason)
 			return
 		}
-		s.say("!", "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, s.Time),
+		s.say(page.Attention, "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, s.Time),
 			text.Plural(b.Limit, "attempt"), b.Reason)
 	}),
 	of(func(s *Entry, b boulder.ReplanStarted) {
-		s.decide("replan", b.Reason, "↻", "%s %d: %s", replanName(b.Missing), b.Number, b.Reason+text.Prefixed("; missing: ", strings.Join(b.Missing, "; ")))
+		s.decide("replan", b.Reason, page.Again, "%s %d: %s", replanName(b.Missing), b.Number, b.Reason+text.Prefixed("; missing: ", strings.Join(b.Missing, "; ")))
 	}),
 	of(func(s *Entry, b boulder.PlanTrouble) {
 		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
-		s.say(text.If(!b.Uncounted, "!"), "fault while planning: %s%s", b.Reason, again(b.NotBefore, s.Time))
+		s.say(page.Attention, "fault while planning: %s%s", b.Reason, again(b.NotBefore, s.Time))
+		if b.Uncounted {
+			s.shown = never
+		}
 	}),
 	of(func(s *Entry, _ boulder.ReplanProposed) {
-		s.say("?", "a new plan waits for your approval")
+		s.say(page.Question, "a new plan waits for your approval")
 	}),
 	of(func(s *Entry, b boulder.Replanned) {
 		s.Attempt = 0
 		parts := replanned(b, func(id string) string { return id })
-		s.decide(string(boulder.SubTaskSuperseded), b.Reason, "↻", "%s %d, plan revision %d: %s", replanName(b.Missing), b.Number, b.Revision,
+		s.decide(string(boulder.SubTaskSuperseded), b.Reason, page.Again, "%s %d, plan revision %d: %s", replanName(b.Missing), b.Number, b.Revision,
 			strings.Join(parts, ", "))
 	}),
 	of(func(s *Entry, b boulder.ReplanRefused) {
-		s.decide("replan-refused", b.Reason, "↻", "no new plan: %s", b.Reason)
+		s.decide("replan-refused", b.Reason, page.Again, "no new plan: %s", b.Reason)
 	}),
 	of(func(s *Entry, b boulder.PlanEdited) {
-		s.decide("edited", "the user edited the plan", "✎", "plan revision %d, edited by the user: %s", b.Revision, edited(b))
+		s.decide("edited", "the user edited the plan", page.ByUser, "plan revision %d, edited by the user: %s", b.Revision, edited(b))
 	}),
 	of(func(s *Entry, b boulder.ModelSet) {
-		s.say("✎", "from their next turn with %s: %s", ModelName(b.Model.String()), cmp.Or(strings.Join(b.SubTasks, ", "), "no sub-task so far"))
+		s.say(page.ByUser, "from their next turn with %s: %s", ModelName(b.Model.String()), cmp.Or(strings.Join(b.SubTasks, ", "), "no sub-task so far"))
 	}),
 	of(func(s *Entry, b boulder.Switched) {
 		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.Until
-		s.say("⇄", "%s: %s instead of %s%s: %s", cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", ")),
+		s.say(page.Instead, "%s: %s instead of %s%s: %s", cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", ")),
 			ModelName(b.To), ModelName(b.From), text.If(!b.Until.IsZero(), " until "+text.Until(b.Until, s.Time)), b.Reason)
 	}),
 	of(func(s *Entry, b boulder.RequestChecked) {
@@ -297,16 +325,16 @@ var descriptions = byBody(
 		}
 		switch {
 		case b.Unchecked != "":
-			s.say("!", "whether the request is met could not be checked: %s", b.Unchecked)
+			s.say(page.Attention, "whether the request is met could not be checked: %s", b.Unchecked)
 		case len(b.Missing) > 0:
-			s.say("!", "%d of %s of the request met; missing: %s", met, text.Plural(len(b.Rows), "part"), strings.Join(b.Missing, "; "))
+			s.say(page.Attention, "%d of %s of the request met; missing: %s", met, text.Plural(len(b.Rows), "part"), strings.Join(b.Missing, "; "))
 		default:
-			s.say("✓", "the request is met: %s", text.Plural(met, "part"))
+			s.say(page.Good, "the request is met: %s", text.Plural(met, "part"))
 		}
 	}),
 	of(func(s *Entry, b boulder.BudgetSet) {
 		s.SubTask = b.SubTaskID
-		s.say("", "budget: %s", cmp.Or(Budget(&b.Budget), "none"))
+		s.log("budget: %s", cmp.Or(Budget(&b.Budget), "none"))
 	}),
 	of(func(s *Entry, b boulder.BudgetWarning) {
 		s.SubTask = b.SubTaskID
@@ -314,52 +342,52 @@ var descriptions = byBody(
 		if b.Used < b.Limit {
 			how = fmt.Sprintf("%.0f%% of the %s budget is used", math.Floor(100*b.Used/b.Limit), b.Dimension)
 		}
-		s.say("!", "%s: %s of %s", how, amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
+		s.say(page.Attention, "%s: %s of %s", how, amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
 		s.Step, s.Reason = stepWarning, s.Line
 	}),
 	of(func(s *Entry, b boulder.Parked) { // with Awaits, the reason already says that it waits for an answer
-		s.decide("parked", b.Reason, "!", "%s%s", text.If(len(b.Awaits) == 0, "waits for you: "), b.Reason)
+		s.decide("parked", b.Reason, page.Attention, "%s%s", text.If(len(b.Awaits) == 0, "waits for you: "), b.Reason)
 	}),
 	of(func(s *Entry, b boulder.Unparked) {
 		s.SubTask = b.SubTaskID
-		s.decide("unparked", b.Reason, "↻", "continues: %s", b.Reason)
+		s.decide("unparked", b.Reason, page.Again, "continues: %s", b.Reason)
 	}),
 	of(func(s *Entry, b boulder.Noted) {
 		s.SubTask, s.Step, s.Text = b.SubTaskID, stepNote, b.Text
-		s.say("✎", "note: %s", b.Text)
+		s.say(page.ByUser, "note: %s", b.Text)
 	}),
 	of(func(s *Entry, b boulder.Reopened) {
 		s.SubTask = b.SubTaskID
-		s.decide("reopened", b.Reason, "✎", "retried: %s", b.Reason)
+		s.decide("reopened", b.Reason, page.ByUser, "retried: %s", b.Reason)
 	}),
 	of(func(s *Entry, b boulder.Redone) {
 		what := "redo of " + strings.Join(b.SubTasks, ", ") + text.Prefixed("; perhaps also ", strings.Join(b.Perhaps, ", "))
-		s.decide("redo", what, "✎", "%s", what)
+		s.decide("redo", what, page.ByUser, "%s", what)
 	}),
 	of(func(s *Entry, b boulder.Kept) {
 		const kept = "the user takes its result as up to date"
 		s.SubTask = b.SubTaskID
-		s.decide("keep", kept, "✎", kept)
+		s.decide("keep", kept, page.ByUser, kept)
 	}),
 	of(func(s *Entry, b boulder.Archived) {
-		s.say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
+		s.log("%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
 	}),
 	of(func(s *Entry, b boulder.BlockerRaised) {
-		s.say("?", "%s blocker %s (%s): %s%s", Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
+		s.say(page.Question, "%s blocker %s (%s): %s%s", Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
 			text.Prefixed("; chosen for now: ", b.Blocker.ChosenOption))
 		s.Step, s.Text = stepBlocker, s.Line
 	}),
 	of(func(s *Entry, b boulder.WaitEnded) {
-		s.say("", "%s: %s", b.BlockerID, text.If(b.Replied, "its session has the answer")+text.If(!b.Replied, "its session no longer waits for the answer"))
+		s.log("%s: %s", b.BlockerID, text.If(b.Replied, "its session has the answer")+text.If(!b.Replied, "its session no longer waits for the answer"))
 	}),
 	of(func(s *Entry, b boulder.BlockerSettled) {
 		s.SubTask = b.SubTaskID
-		s.say("✎", "%s %s", b.BlockerID, settledText(b.Status, b.Allowed, b.Answer))
+		s.say(page.ByUser, "%s %s", b.BlockerID, settledText(b.Status, b.Allowed, b.Answer))
 		s.Step, s.Text = stepAnswer, s.Line
 	}),
 	of(func(s *Entry, b boulder.UsageReport) {
 		s.SubTask = b.SubTaskID
-		s.say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), Usage(b.Usage))
+		s.log("usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), Usage(b.Usage))
 	}),
 	of(func(s *Entry, b boulder.SubTaskDone) {
 		s.decide(string(b.Status), b.Summary, Sign(b.Status), "%s%s%s", Stated(string(b.Status), b.Summary),
@@ -367,24 +395,24 @@ var descriptions = byBody(
 			text.If(len(b.Kept) > 0, " (as before, so kept: "+strings.Join(b.Kept, ", ")+")"))
 	}),
 	of(func(s *Entry, b boulder.Landed) {
-		s.say("", "results: %s", Landed(b))
+		s.log("results: %s", Landed(b))
 	}),
 	of(func(s *Entry, b boulder.TaskComplete) {
 		first, _, _ := strings.Cut(b.Summary, "\n")
-		s.say("", "%s", joined(string(b.Status), first))
+		s.log("%s", joined(string(b.Status), first))
 	}),
 )
 
 func (s *Entry) looked(b boulder.Looked) {
 	switch {
 	case b.Void != "":
-		s.say("!", "the look counts for nothing: %s", b.Void)
+		s.say(page.Attention, "the look counts for nothing: %s", b.Void)
 	default:
 		var all []string
 		for _, f := range b.Findings {
 			all = append(all, f.String())
 		}
-		s.say("»", "the look found %s%s%s%s", text.Plural(len(b.Findings), "fact"), text.Prefixed(": ", strings.Join(all, "; ")),
+		s.say(page.Found, "the look found %s%s%s%s", text.Plural(len(b.Findings), "fact"), text.Prefixed(": ", strings.Join(all, "; ")),
 			text.Prefixed("; dropped: ", strings.Join(b.Refuted, "; ")),
 			text.If(b.NotCompared, "; outside of git it is not known whether it changed files"))
 	}

@@ -43,7 +43,7 @@ func (d *Doctor) Add(checks []Check) {
 // Print prints the report for people.
 func (d *Doctor) Print(o page.Out) {
 	for _, c := range d.Checks {
-		sign := map[Finding]string{Fine: "✓", Notice: "!", Broken: "✗"}[c.Finding]
+		sign := map[Finding]page.Sign{Fine: page.Good, Notice: page.Attention, Broken: page.Bad}[c.Finding]
 		lines := strings.Split(strings.TrimSpace(text.Safe(c.Detail)), "\n")
 		if c.Do != "" {
 			lines = append(lines, "→ "+text.OneLine(c.Do))
@@ -52,6 +52,6 @@ func (d *Doctor) Print(o page.Out) {
 			strings.Join(lines, "\n"+strings.Repeat(" ", len("! opencode  "))))
 	}
 	if !d.OK {
-		o.Say("\nSomething is in the way of a run; see the lines with ", o.Mark("✗"), ".")
+		o.Say("\nSomething is in the way of a run; see the lines with ", o.Mark(page.Bad), ".")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 )
@@ -94,7 +95,7 @@ func (p *Progress) watch(e boulder.Event) {
 	case boulder.GateRun:
 		if !b.Passed && b.NoWorse == "" {
 			out := strings.TrimSpace(text.Safe(b.Output))
-			d.gate = text.JoinedBy(": ", "✗ "+b.Command, out[strings.LastIndex(out, "\n")+1:])
+			d.gate = text.JoinedBy(": ", page.Bad.String()+" "+b.Command, out[strings.LastIndex(out, "\n")+1:])
 		}
 	case boulder.Judged:
 		d.gatesOnly = b.Verdict.JudgeUnavailable

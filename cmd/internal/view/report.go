@@ -52,7 +52,7 @@ func PrintReport(o page.Out, r *report.Report) {
 		o.Heading("Decided for you")
 	}
 	for _, d := range r.Decided {
-		o.Item(1, o.Mark("↻"), " ", o.Plain(text.Clip(d.What, saidShown)), text.Prefixed(": ", o.Plain(text.Clip(d.Reason, saidShown))))
+		o.Item(1, o.Mark(page.Again), " ", o.Plain(text.Clip(d.What, saidShown)), text.Prefixed(": ", o.Plain(text.Clip(d.Reason, saidShown))))
 	}
 	printReported(o, r, "", chosen, choicesShown)
 	rest := slices.DeleteFunc(slices.Clone(r.Blockers[len(awaited):]), func(b report.Blocker) bool {
@@ -120,8 +120,7 @@ func printRequest(o page.Out, r *report.Report) {
 		o.Heading("The request, and what shows that it is met")
 	}
 	for _, row := range r.Request {
-		sign := map[bool]string{true: "✓", false: "✗"}[row.Met]
-		o.Item(1, o.Mark(sign), " ", o.Plain(text.Clip(row.Request, saidShown)), text.Prefixed(" — ", o.Plain(text.Clip(row.Evidence, evidenceShown))))
+		o.Item(1, o.Mark(page.GoodIf(row.Met)), " ", o.Plain(text.Clip(row.Request, saidShown)), text.Prefixed(" — ", o.Plain(text.Clip(row.Evidence, evidenceShown))))
 	}
 }
 
@@ -163,13 +162,13 @@ var verifiedBy = map[string]string{
 	report.ByRecord:   "how it was verified is not stored",
 }
 
-var signs = map[boulder.SubTaskStatus]string{
-	boulder.SubTaskCompleted: "✓", boulder.SubTaskFailed: "✗", boulder.SubTaskBlocked: "!", boulder.SubTaskInProgress: "●",
-	boulder.SubTaskPending: "○",
+var signs = map[boulder.SubTaskStatus]page.Sign{
+	boulder.SubTaskCompleted: page.Good, boulder.SubTaskFailed: page.Bad, boulder.SubTaskBlocked: page.Attention,
+	boulder.SubTaskInProgress: page.Active, boulder.SubTaskPending: page.Idle,
 }
 
 // Sign returns the sign of a sub-task's status.
-func Sign(s boulder.SubTaskStatus) string { return cmp.Or(signs[s], "–") }
+func Sign(s boulder.SubTaskStatus) page.Sign { return cmp.Or(signs[s], page.Dropped) }
 
 func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed map[string]bool) {
 	sign, outcome := Sign(s.Status), s.Summary
@@ -177,7 +176,7 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 	case s.Status != boulder.SubTaskCompleted:
 		outcome = Stated(Words(s.Status), s.Reason)
 	case !s.Holds():
-		sign, outcome = "✗", "completed, but a gate does not hold any more: "+outcome
+		sign, outcome = page.Bad, "completed, but a gate does not hold any more: "+outcome
 	}
 	o.Item(1, o.Mark(sign), " ", o.Strong(s.Subject), " ", o.Faint("("+s.ID+")"),
 		text.Prefixed(": ", o.Plain(text.Clip(outcome, saidShown))))
@@ -186,13 +185,13 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 		if s.VerifiedBy == report.ByJudge {
 			how += ": " + map[bool]string{true: "it has no gates", false: "no gate was red before the work and is green now"}[len(s.Gates) == 0]
 		}
-		o.Item(2, o.Mark("≈"), " ", how)
+		o.Item(2, o.Mark(page.Doubtful), " ", how)
 	}
 	for _, g := range s.Gates {
 		printGate(o, g, 2)
 	}
 	for _, g := range s.NoGates {
-		o.Item(2, o.Mark("–"), " no gate: ", o.Code(g.Command), " ", g.Why)
+		o.Item(2, o.Mark(page.Dropped), " no gate: ", o.Code(g.Command), " ", g.Why)
 	}
 	printGateHints(o, 2, s.GateHints)
 	printJudged(o, 2, s.Criteria, s.Remaining, s.Status == boulder.SubTaskCompleted)
@@ -201,14 +200,14 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 		printChanges(o, 2, diff, claimed)
 	}
 	for _, w := range s.Warnings {
-		o.Item(2, o.Mark("!"), " ", o.Plain(text.Clip(w, saidShown)))
+		o.Item(2, o.Mark(page.Attention), " ", o.Plain(text.Clip(w, saidShown)))
 	}
 	for _, f := range s.Failures {
 		o.Field(2, "failed attempt", text.If(failures, text.Clip(f, saidShown)))
 	}
 	for _, m := range s.Models {
 		for _, of := range m.Instead {
-			o.Item(2, o.Mark("!"), " ", o.Plain(text.Clip(fmt.Sprintf("attempt %d: %s", m.Attempt, InsteadText(m.Model, of)), saidShown)))
+			o.Item(2, o.Mark(page.Attention), " ", o.Plain(text.Clip(fmt.Sprintf("attempt %d: %s", m.Attempt, InsteadText(m.Model, of)), saidShown)))
 		}
 	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
@@ -219,14 +218,14 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 // printGateHints lists the gates that the planning model proposed and the user did not approve.
 func printGateHints(o page.Out, depth int, hints []string) {
 	for _, g := range hints {
-		o.Item(depth, o.Mark("–"), " gate not run, since you did not approve it: ", o.Code(g))
+		o.Item(depth, o.Mark(page.Dropped), " gate not run, since you did not approve it: ", o.Code(g))
 	}
 }
 
 // printJudged writes the judge's findings per criterion, and what remains to do.
 func printJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining []string, completed bool) {
 	for _, c := range criteria {
-		o.Item(depth, o.Mark(map[bool]string{true: "✓", false: "✗"}[c.Met]), " ", o.Plain(text.Clip(c.Criterion, evidenceShown)),
+		o.Item(depth, o.Mark(page.GoodIf(c.Met)), " ", o.Plain(text.Clip(c.Criterion, evidenceShown)),
 			text.Prefixed(" — ", o.Faint(text.Clip(c.Evidence, evidenceShown))))
 	}
 	name := map[bool]string{true: "the judge also named", false: "remaining"}[completed]
@@ -255,11 +254,20 @@ func changes(o page.Out, files []boulder.FileChange) string {
 	return text.JoinedBy(", ", append(all, text.Prefixed("and ", text.Some(more, "more")))...)
 }
 
+func gateSign(g report.Gate) page.Sign {
+	switch {
+	case g.Result == report.GatePassed && !g.GreenBefore:
+		return page.Good
+	case g.Result == report.GatePassed, g.Result == report.GateNoWorse:
+		return page.Doubtful
+	}
+	return page.Bad
+}
+
 // printGate writes the result of a gate, and the end of the output of a gate that does not hold.
 func printGate(o page.Out, g report.Gate, depth int) {
-	sign, how := g.Text()
 	took := text.Millis(g.DurationMS) + text.Prefixed(", taken over from ", o.Plain(g.From))
-	o.Item(depth, o.Mark(sign), " gate ", how, ": ", o.Code(g.Command),
+	o.Item(depth, o.Mark(gateSign(g)), " gate ", g.Text(), ": ", o.Code(g.Command),
 		text.Prefixed(", ", o.Plain(text.Clip(g.Why, evidenceShown))), text.If(g.Result != report.GateNotRun, o.Dim(" ("+took+")")))
 	o.Output(depth+1, gateShown, g.Output)
 }
@@ -270,12 +278,13 @@ func Hardness(hard bool) string { return cmp.Or(text.If(hard, "hard"), "soft") }
 // PrintBlocker writes a blocker; whole includes where and when it was raised.
 func PrintBlocker(o page.Out, b *report.Blocker, depth int, whole bool, now time.Time) {
 	settled := b.Status.Settled()
-	sign := map[blockers.Standing]string{blockers.Awaited: "!", blockers.Over: "✓"}[b.Standing]
+	sign := map[blockers.Standing]page.Sign{blockers.Awaited: page.Attention, blockers.Over: page.Good}[b.Standing]
+	mark := o.Mark(cmp.Or(sign, page.Doubtful))
 	if whole && o.Markdown { // a check box
-		sign = map[bool]string{true: "[x]", false: "[ ]"}[settled]
+		mark = map[bool]string{true: "[x]", false: "[ ]"}[settled]
 	}
 	about := text.JoinedBy(", ", Hardness(b.Hard), string(b.Category), cmp.Or(b.SubTaskID, b.SessionID, text.If(b.PlanQuestion != "", "of the plan")))
-	o.Item(depth, o.Mark(cmp.Or(sign, "≈")), " ", o.Strong(b.ID), " ", o.Faint("("+about+")"), ": ", o.Plain(b.Question))
+	o.Item(depth, mark, " ", o.Strong(b.ID), " ", o.Faint("("+about+")"), ": ", o.Plain(b.Question))
 	depth++
 	when := func(t time.Time) string { // in a document, relative times would go stale
 		return t.In(now.Location()).Format(stampLayout) + text.If(!o.Markdown, ", "+text.Elapsed(now.Sub(t))+" ago")

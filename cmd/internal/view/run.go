@@ -136,7 +136,7 @@ func (v *Run) lineStart(e boulder.Event) string {
 // lines returns the lines to print for an event. With a picture these are only the ones that it does not show.
 func (v *Run) lines(e boulder.Event) (lines []string) {
 	told := Describe(e)
-	sign, line, done := told.sign, told.Line, "" // done: the line of a finished sub-task
+	line, shown, done := told.Line, told.shown, "" // done: the line of a finished sub-task
 	state, t, label := v.progress.State, v.table(v.Stderr.Width()), ""
 	s := state.SubTask(told.SubTask)
 	if s != nil {
@@ -145,9 +145,9 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 	var below []string
 	switch b := e.Body.(type) {
 	case boulder.Created:
-		sign, line = inPicture, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
+		shown, line = noPicture, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
 	case boulder.SubTaskStart:
-		sign, line = inPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(b.Model)+
+		shown, line = noPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(b.Model)+
 			text.If(b.Attempt > 1, fmt.Sprintf(" (attempt %d)", b.Attempt))
 	case boulder.SubTaskDone:
 		r := v.progress.rows(v.Limits, nil, e.Time, true)[s.Position-1]
@@ -157,20 +157,20 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 			below = []string{"by the gates alone: no usable answer came from the judge"}
 		}
 		done = t.lines(r)[0]
-		line = text.JoinedBy(" · ", sign+" "+text.Clip(s.Subject, 100), ModelName(s.Model),
+		line = text.JoinedBy(" · ", told.sign.String()+" "+text.Clip(s.Subject, 100), ModelName(s.Model),
 			text.Millis(r.ElapsedMS), Usage(s.Usage))
 	case boulder.SubTaskProgress:
 		if v.progress.repeated {
-			sign = ""
+			shown = never
 		}
 		if v.Verbose && b.Activity != "" {
-			sign = cmp.Or(sign, inPicture)
+			shown = max(shown, noPicture)
 		}
 	case boulder.Replanned:
 		below = replanned(b, func(id string) string { return id + ": " + state.SubTask(id).Subject })
 	}
 	switch {
-	case sign == "" || sign == inPicture && v.drawn:
+	case shown == never || shown == noPicture && v.drawn:
 		return nil
 	case !v.drawn:
 		for _, line := range append([]string{line}, below...) {
@@ -180,9 +180,9 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 	case done != "":
 		lines = []string{done}
 	case s == nil:
-		lines = []string{t.Yellow(text.Clip(sign+" "+line, t.width-1))}
+		lines = []string{t.Yellow(text.Clip(told.sign.String()+" "+line, t.width-1))}
 	default:
-		lines = []string{t.Mark(sign) + " " + t.Dim(text.Clip(text.Fit(label, t.labelWidth)+" "+line, t.width-3))}
+		lines = []string{t.Mark(told.sign) + " " + t.Dim(text.Clip(text.Fit(label, t.labelWidth)+" "+line, t.width-3))}
 	}
 	for _, line := range below {
 		lines = append(lines, t.below(line))

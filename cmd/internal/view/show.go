@@ -234,18 +234,18 @@ func verdict(o page.Out, depth int, v *boulder.Verdict) {
 // callMark returns the sign for the end of a tool call. A completed shell command gets no check mark: its exit code is
 // not stored, so it may have failed.
 func callMark(p page.Paint, tool, state string) string {
-	sign := map[string]string{"error": "✗", "completed": "✓"}[state]
-	if sign == "✓" && tool == "bash" {
-		sign = "·"
+	sign := map[string]page.Sign{"error": page.Bad, "completed": page.Good}[state]
+	if sign == page.Good && tool == "bash" {
+		sign = page.Minor
 	}
-	return p.Mark(cmp.Or(sign, "…"))
+	return p.Mark(cmp.Or(sign, page.Unended))
 }
 
-func statusSign(s boulder.Status) string {
-	return cmp.Or(map[boulder.Status]string{
-		boulder.Completed: "✓", boulder.Failed: "✗", boulder.Cancelled: "–",
-		boulder.Partial: "!", boulder.Paused: "!", boulder.AwaitingApproval: "!",
-	}[s], "●")
+func statusSign(s boulder.Status) page.Sign {
+	return cmp.Or(map[boulder.Status]page.Sign{
+		boulder.Completed: page.Good, boulder.Failed: page.Bad, boulder.Cancelled: page.Dropped,
+		boulder.Partial: page.Attention, boulder.Paused: page.Attention, boulder.AwaitingApproval: page.Attention,
+	}[s], page.Active)
 }
 
 // Receipt says where tokens, money and time of a boulder went. `manager show --receipt --json` prints it as one object.

@@ -243,7 +243,7 @@ func List(o page.Out, items []ListItem, now time.Time) {
 
 // need is a question or trouble in a boulder that the user should see.
 type need struct {
-	mark    string        // one column: ? waits for an answer, ✗ failed, ! blocked
+	mark    page.Sign     // Question: waits for an answer; Bad: failed; Attention: blocked
 	name    string        // the sub-task as "[2/3]"; of a question "B7 [2/3]"
 	left    time.Duration // until its session continues without an answer; 0: no limit
 	text    string        // the question, or subject and reason
@@ -262,7 +262,7 @@ func needsOf(s *boulder.State, on string, now time.Time) (needs []need) {
 			continue
 		}
 		asking[b.SubTaskID] = true
-		n := need{mark: "?", name: b.ID + " " + places[b.SubTaskID], text: b.Question, command: "manager blockers answer " + b.ID}
+		n := need{mark: page.Question, name: b.ID + " " + places[b.SubTaskID], text: b.Question, command: "manager blockers answer " + b.ID}
 		n.command += map[bool]string{true: " --allow", false: ` "…"`}[b.AsksPermission()]
 		if b.Waiting(now) {
 			n.left = b.Until.Sub(now)
@@ -270,10 +270,10 @@ func needsOf(s *boulder.State, on string, now time.Time) (needs []need) {
 		needs = append(needs, n)
 	}
 	for _, t := range s.SubTasks {
-		n := need{mark: "!", name: places[t.ID], text: t.Subject + ": " + t.Reason, command: "manager retry " + t.ID + on}
+		n := need{mark: page.Attention, name: places[t.ID], text: t.Subject + ": " + t.Reason, command: "manager retry " + t.ID + on}
 		switch {
 		case t.Status == boulder.SubTaskFailed:
-			n.mark = "✗"
+			n.mark = page.Bad
 		case t.Parked && !asking[t.ID]:
 		case t.Status == boulder.SubTaskBlocked && !t.Parked:
 			n.command = ""
@@ -290,7 +290,7 @@ func needsOf(s *boulder.State, on string, now time.Time) (needs []need) {
 func needLines(needs []need, width, room int, p page.Paint) []string {
 	var heads, full []string
 	for _, n := range needs {
-		head := n.mark + " " + n.name + " " + text.If(n.left > 0, "("+text.Elapsed(n.left.Truncate(time.Second))+" left) ")
+		head := n.mark.String() + " " + n.name + " " + text.If(n.left > 0, "("+text.Elapsed(n.left.Truncate(time.Second))+" left) ")
 		heads = append(heads, p.Yellow(head)+text.Clip(n.text, width-1-ansi.StringWidthWc(head)))
 		full = append(full, heads[len(heads)-1])
 		if n.command != "" {

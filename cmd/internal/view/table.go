@@ -103,7 +103,7 @@ func (t *tasks) lines(rows ...row) []string {
 		case r.live && !r.Stopped:
 			name, mark = t.Bold(r.name), cmp.Or(t.Cyan(t.spin), mark)
 		case r.idle() && r.Status == boulder.SubTaskInProgress:
-			mark = t.Mark("○")
+			mark = t.Mark(page.Idle)
 		case r.Status == boulder.SubTaskFailed:
 			name = t.Red(name)
 		}

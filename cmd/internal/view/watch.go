@@ -65,16 +65,19 @@ func printDecision(o page.Out, e project.WatchEntry, which bool) {
 }
 
 func watchWord(p page.Paint, e project.WatchEntry) string {
-	w := map[enforcer.Kind][2]string{
-		enforcer.Wait:      {"", "waits (" + string(e.Gate) + ")"},
-		enforcer.Check:     {"", "checks"},
-		enforcer.Countdown: {"!", "counts down"},
-		enforcer.Send:      {"●", fmt.Sprintf("continues (%d)", e.Iteration)},
-		enforcer.Fresh:     {"●", fmt.Sprintf("continues in a fresh session (%d)", e.Iteration)},
-		enforcer.Finish:    {"✓", "complete"},
-		enforcer.LetGo:     {"✗", "lets go"},
+	w := map[enforcer.Kind]struct {
+		sign page.Sign
+		word string
+	}{
+		enforcer.Wait:      {page.NoSign, "waits (" + string(e.Gate) + ")"},
+		enforcer.Check:     {page.NoSign, "checks"},
+		enforcer.Countdown: {page.Attention, "counts down"},
+		enforcer.Send:      {page.Active, fmt.Sprintf("continues (%d)", e.Iteration)},
+		enforcer.Fresh:     {page.Active, fmt.Sprintf("continues in a fresh session (%d)", e.Iteration)},
+		enforcer.Finish:    {page.Good, "complete"},
+		enforcer.LetGo:     {page.Bad, "lets go"},
 	}[e.Decision]
-	return p.As(w[0], text.If(e.DryRun, "would: ")+cmp.Or(w[1], string(e.Decision))+":")
+	return p.As(w.sign, text.If(e.DryRun, "would: ")+cmp.Or(w.word, string(e.Decision))+":")
 }
 
 // WatchStatusLine describes a watched session in one line.

@@ -175,8 +175,7 @@ func (w *Why) Print(o page.Out) {
 			line = o.Yellow(line)
 		}
 		if s.Gate != nil {
-			sign, _ := report.NewGate(*s.Gate).Text()
-			line = o.Mark(sign) + " " + line
+			line = o.Mark(gateSign(report.NewGate(*s.Gate))) + " " + line
 		}
 		o.Item(1, o.Dim(Clock(s.Time)), "  ", line)
 		switch {

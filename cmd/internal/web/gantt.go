@@ -122,10 +122,8 @@ func (l *lane) take(e boulder.Event, line string, queued map[boulder.AttemptRef]
 		}
 		l.end(begun, line)
 		for _, g := range ran {
-			made := report.NewGate(g)
-			sign, how := made.Text()
-			kind := map[bool]string{true: "bad", false: "gate"}[sign == "✗"]
-			l.bars = append(l.bars, bar{kind, "gate " + how + ": " + g.Command, begun, begun.Add(g.Duration)})
+			kind := map[bool]string{true: "gate", false: "bad"}[g.Holds()]
+			l.bars = append(l.bars, bar{kind, "gate " + report.NewGate(g).Text() + ": " + g.Command, begun, begun.Add(g.Duration)})
 			begun = begun.Add(g.Duration)
 		}
 		l.begin(at, "judge", "judging")

@@ -17,7 +17,7 @@ func TestHTML(t *testing.T) {
 	var b strings.Builder
 	o := page.HTML(&b)
 	o.Heading("Gates & <more>")
-	o.Item(2, o.Mark("✓"), " ", o.Strong("a\nb"), " ", o.Code("<x>"), " ", o.Bold("→ "+o.As("✗", "red")), " ", o.Dim("rest"))
+	o.Item(2, o.Mark(page.Good), " ", o.Strong("a\nb"), " ", o.Code("<x>"), " ", o.Bold("→ "+o.As(page.Bad, "red")), " ", o.Dim("rest"))
 	o.Output(1, 1, "one\ntwo <b>\x1b[31m")
 	o.Say()
 	_, _ = io.WriteString(o, "<i>")

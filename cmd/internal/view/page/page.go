@@ -48,24 +48,6 @@ func (p Paint) Yellow(s string) string { return p.color(s, ansi.Yellow) }
 // Cyan is for running work, and for commands to type.
 func (p Paint) Cyan(s string) string { return p.color(s, ansi.Cyan) }
 
-// As colours a text with the colour of a sign.
-func (p Paint) As(sign, s string) string {
-	switch sign {
-	case "✓":
-		return p.Green(s)
-	case "✗":
-		return p.Red(s)
-	case "!", "?", "≈", "↻", "✎":
-		return p.Yellow(s)
-	case "●":
-		return p.Cyan(s)
-	}
-	return p.Dim(s)
-}
-
-// Mark returns a sign in its colour.
-func (p Paint) Mark(sign string) string { return p.As(sign, sign) }
-
 // Out is a stream for people.
 type Out struct {
 	Paint
