@@ -62,7 +62,7 @@ func (s *State) clockMoved(_ *Event, b ClockMoved) error {
 		o.Attempt.NotBefore = setBack(o.Attempt.NotBefore, b.By)
 	}
 	for model, c := range s.Boulder.Cooldowns {
-		c.Until, c.Lifted = setBack(c.Until, b.By), setBack(c.Lifted, b.By)
+		c.Until, c.Reset, c.Lifted = setBack(c.Until, b.By), setBack(c.Reset, b.By), setBack(c.Lifted, b.By)
 		s.Boulder.Cooldowns[model] = c
 	}
 	s.Boulder.PlanFaults.NotBefore = setBack(s.Boulder.PlanFaults.NotBefore, b.By)

@@ -292,6 +292,8 @@ type PlanFaults struct {
 type Cooldown struct {
 	Until time.Time `json:"until"`                     // no prompt before this time
 	Since time.Time `json:"since,omitzero" log:"only"` // when the provider refused, or the user lifted it
+	// Reset is the end that the provider named last. Until may be later: it is believed once. Zero: it named none.
+	Reset time.Time `json:"reset,omitzero"`
 	// Lifted is the original end of a cool-down that the user lifted at Until. Zero: not lifted.
 	Lifted time.Time `json:"lifted,omitzero"`
 	// Limit is how many attempts may hold a slot. It grows by one with every successful turn, up to Full.

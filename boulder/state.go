@@ -251,7 +251,9 @@ type TroubleError struct {
 	Model string
 	// RetryAfter is the requested wait, counted from the creation of the error. Zero: none was requested.
 	RetryAfter time.Duration
-	Err        error
+	// Guessed: what was named is a time without a zone, and RetryAfter is when to look whether it has come.
+	Guessed bool
+	Err     error
 }
 
 func (e *TroubleError) Error() string { return e.Err.Error() }

@@ -46,6 +46,12 @@ func Waiting(s *boulder.State, l Limits, now time.Time, held map[string]map[stri
 	return schedule.Waiting(s, l, now, others)
 }
 
+// ModelUse is a model in use, or in a list of one, and what is known of it.
+type ModelUse = schedule.ModelUse
+
+// ModelUses lists the models that a boulder uses, or would use.
+func ModelUses(s *boulder.State, now time.Time) []ModelUse { return schedule.ModelUses(s, now) }
+
 // Config configures an Orchestrator. Required are Project, Store, Judge, Runner and, for tasks without a plan, Planner.
 type Config struct {
 	Project string // the directory that the sub-tasks work on

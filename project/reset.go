@@ -3,8 +3,10 @@ package project
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
 )
 
 // Reset returns the latest end of a limit that a provider has named, in any boulder of the project, for a model that a
@@ -21,22 +23,58 @@ func (p *Project) Reset(ctx context.Context, req *Request) (model string, latest
 			used[cmp.Or(s.Model, req.Plan.Model, req.Model, run).First()] = true
 		}
 	}
+	err = p.each(ctx, func(b *boulder.Snapshot) {
+		for m, c := range b.Boulder.Cooldowns {
+			if (used[m] || used[""]) && c.Lifted.IsZero() && !c.Reset.IsZero() && latest.Until.Before(c.Until) {
+				model, latest = m, c
+			}
+		}
+	})
+	return model, latest, err
+}
+
+// ModelUses lists the model of sub-tasks that name none, those of the ledgers, and those of boulders that are not over, with
+// the newest refusal of each in any boulder. Of one that is over it counts until its end, if that is known.
+func (p *Project) ModelUses(ctx context.Context, model boulder.Models, now time.Time) ([]orchestrator.ModelUse, error) {
+	s := boulder.NewState()
+	s.Boulder.Cooldowns = map[string]boulder.Cooldown{}
+	use := func(models boulder.Models, atWork string) {
+		s.SubTasks = append(s.SubTasks, &boulder.SubTask{Model: atWork, Models: models})
+	}
+	use(model.Or(p.cfg.Models.Fallback), model.First())
+	s.Boulder.LedgerModel = p.ledgers
+	err := p.each(ctx, func(b *boulder.Snapshot) {
+		over := b.Boulder.Status.Terminal()
+		for m, c := range b.Boulder.Cooldowns {
+			holds := !over || !c.Endless() && now.Before(c.Until)
+			if known, is := s.Boulder.Cooldowns[m]; holds && (!is || known.Since.Before(c.Since)) {
+				s.Boulder.Cooldowns[m] = c
+			}
+		}
+		for _, t := range b.SubTasks {
+			if !over && !t.Status.Terminal() {
+				use(t.Wanted(), t.Model)
+			}
+		}
+		if !over {
+			use(b.Boulder.LedgerModel, b.Boulder.Ledger())
+		}
+	})
+	return orchestrator.ModelUses(s, now), err
+}
+
+// each passes each boulder of the project to of.
+func (p *Project) each(ctx context.Context, of func(*boulder.Snapshot)) error {
 	there, err := p.Read(ctx)
 	if err != nil {
-		return "", latest, err
+		return err
 	}
 	defer there.Close()
 	all, err := there.Listing(ctx)
 	for _, item := range all {
-		b, unreadable := there.Get(ctx, item.BoulderID)
-		if unreadable != nil {
-			continue // named by the listing's error
-		}
-		for m, c := range b.Boulder.Cooldowns {
-			if (used[m] || used[""]) && c.Lifted.IsZero() && !c.Endless() && latest.Until.Before(c.Until) {
-				model, latest = m, c
-			}
+		if b, unreadable := there.Get(ctx, item.BoulderID); unreadable == nil { // else named by the listing's error
+			of(&b)
 		}
 	}
-	return model, latest, err
+	return err
 }

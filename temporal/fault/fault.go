@@ -24,6 +24,7 @@ type Trouble struct {
 	Kind       boulder.TroubleKind `json:"kind"`
 	Model      string              `json:"model,omitempty"`
 	RetryAfter time.Duration       `json:"retry_after,omitempty"`
+	Guessed    bool                `json:"guessed,omitempty"`
 }
 
 // sentinels lists the core's error sentinels, the most specific first. The names are in histories.
@@ -52,7 +53,7 @@ func Of(err error) *Fault {
 		}
 	}
 	if t, ok := errors.AsType[*boulder.TroubleError](err); ok {
-		f.Trouble = &Trouble{t.Kind, t.Model, t.RetryAfter}
+		f.Trouble = &Trouble{t.Kind, t.Model, t.RetryAfter, t.Guessed}
 	}
 	if b, ok := errors.AsType[*orchestrator.BudgetError](err); ok {
 		f.Budget = &b.SubTaskID
@@ -87,7 +88,7 @@ func (c *Carried) Unwrap() (causes []error) {
 	}
 	words := errors.New(c.Message)
 	if t := c.Trouble; t != nil {
-		causes = append(causes, &boulder.TroubleError{Kind: t.Kind, Model: t.Model, RetryAfter: t.RetryAfter, Err: words})
+		causes = append(causes, &boulder.TroubleError{Kind: t.Kind, Model: t.Model, RetryAfter: t.RetryAfter, Guessed: t.Guessed, Err: words})
 	}
 	if c.Budget != nil {
 		causes = append(causes, &orchestrator.BudgetError{SubTaskID: *c.Budget, Reason: c.Message})

@@ -93,6 +93,8 @@ type doctor struct {
 	dir  *opencode.Directory // nil: OpenCode does not run
 	key  map[string]string   // by provider: the variable that holds its key
 	kept []string            // boulders with slots or refs
+
+	chosen boulder.Models // of sub-tasks that name none; empty: OpenCode chooses
 }
 
 // namedCheck looks at one thing. An error means that a run would fail; do without an error, that something is worth knowing;
@@ -107,7 +109,7 @@ func (d *doctor) look(ctx context.Context) *view.Doctor {
 	report.Add(look(ctx, []namedCheck{
 		{"config", d.config}, {"environ", d.environment}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
 		{"data", d.data}, {"todos", d.todos}, {"diagnostics", d.diagnostics}, {"toasts", d.toasts},
-		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"proxies", d.proxies}, {"prices", d.prices},
+		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"limits", d.limits}, {"proxies", d.proxies}, {"prices", d.prices},
 	}))
 	return report
 }
@@ -372,6 +374,7 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 	}
 	// The model of sub-tasks that name none.
 	chosen, err := d.project.CheckModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
+	d.chosen = chosen
 	switch {
 	case models == 0:
 		return "", login, errors.New("OpenCode has no model")
@@ -417,6 +420,23 @@ func (d *doctor) ledgers(context.Context) (detail, do string, err error) {
 		how = text.JoinedBy(" with ", "directly", d.key[provider])
 	}
 	return fmt.Sprintf("%s plans and judges, asked %s", view.ModelName(d.project.Ledger()), how), "", nil
+}
+
+// limits says where the models in use stand with their providers, as far as the boulders here know it.
+func (d *doctor) limits(ctx context.Context) (detail, do string, err error) {
+	if d.chosen == "" {
+		d.chosen, _ = d.project.Model() // what is wrong with it was said above
+	}
+	now := time.Now()
+	uses, _ := d.project.ModelUses(ctx, d.chosen, now) // what cannot be read was said above
+	var lines []string
+	for _, u := range uses {
+		lines = append(lines, view.ModelUseText(u, now))
+		if c := u.Cooldown; c != nil && now.Before(c.Until) && len(u.Instead) == 0 && len(u.Fallback) == 0 {
+			do = "name another one behind it, as in model: [this, that]" + text.If(!c.Reset.IsZero(), "; or begin later: manager run --detach --at reset")
+		}
+	}
+	return strings.Join(lines, "\n"), do, nil
 }
 
 // proxies says which providers in the local network are asked through a proxy.

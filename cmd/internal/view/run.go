@@ -279,6 +279,11 @@ func (v *Run) frame(size page.Size, tick int) string {
 		say(t.Yellow, Stated("paused", s.Boulder.Reason)+"; continue, from any terminal, with:")
 		say(t.Yellow, "manager resume "+s.Boulder.ID)
 	}
+	for _, u := range orchestrator.ModelUses(s, now) {
+		if len(u.Instead) > 0 { // that others wait for a model is in their rows
+			say(t.Yellow, ModelUseText(u, now))
+		}
+	}
 	var live, waiting []row
 	for _, r := range rows {
 		switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/store"
@@ -44,7 +45,9 @@ type Status struct {
 	CreatedAt   time.Time             `json:"created_at"`
 	UpdatedAt   time.Time             `json:"updated_at"`
 	AtEvent     uint64                `json:"at_event,omitempty"` // the status is as of this event of the log
-	SubTasks    []row                 `json:"sub_tasks"`          // in plan order
+	// Models lists the models that it uses, and those behind them in a list.
+	Models   []orchestrator.ModelUse `json:"models,omitempty"`
+	SubTasks []row                   `json:"sub_tasks"` // in plan order
 
 	now     time.Time
 	written string          // the answer that a model wrote
@@ -76,6 +79,7 @@ func NewStatus(r *project.Reading) *Status {
 	}
 	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
 	p, _ := ProgressOf(nil, r.Snapshot, recent) // contradictory records are shown as well
+	s.Models = orchestrator.ModelUses(p.State, r.Now)
 	s.SubTasks = p.rows(r.Limits, r.Others, r.Now, s.RunBy != nil)
 	return s
 }
@@ -150,6 +154,52 @@ func (s *Status) Print(o page.Out) {
 			fmt.Fprintln(o, t.below(more))
 		}
 	}
+	for i, line := range s.Refused() {
+		if i == 0 {
+			o.Say()
+		}
+		o.Text(0, line)
+	}
+}
+
+// Refused says where the models stand that were refused.
+func (s *Status) Refused() (lines []string) {
+	for _, u := range s.Models {
+		if u.Cooldown != nil {
+			lines = append(lines, ModelUseText(u, s.now))
+		}
+	}
+	return lines
+}
+
+// ModelUseText says on one line whether a model can be used, which one works in its place or would do so, and what its provider
+// said last. What matters least is last: the line may be cut.
+func ModelUseText(u orchestrator.ModelUse, now time.Time) string {
+	cool, stands := u.Cooldown, ": no limit is known"
+	if cool == nil {
+		cool = &boulder.Cooldown{}
+	}
+	zoned := func(t time.Time) string { return text.Until(t, now) + t.Local().Format(" MST") }
+	switch {
+	case u.Cooldown == nil:
+	case !now.Before(cool.Until) && !cool.Lifted.IsZero():
+		stands = " is asked again, as the user wants that"
+	case !now.Before(cool.Until):
+		stands = " can be asked again since " + zoned(cool.Until)
+	case cool.Endless():
+		stands = " cannot be used"
+	default:
+		stands = " is limited until " + zoned(cool.Until)
+	}
+	parts := []string{ModelName(u.Model) + stands, text.Prefixed("in its place: ", strings.Join(u.Instead, ", ")),
+		text.Prefixed("next: ", strings.Join(u.Fallback, ", "))}
+	if !cool.Reset.IsZero() {
+		parts = append(parts, "its provider named "+zoned(cool.Reset))
+	}
+	if cool.Lifted.IsZero() && !cool.Since.IsZero() {
+		parts = append(parts, "refused "+text.Elapsed(now.Sub(cool.Since).Round(time.Second))+" ago")
+	}
+	return text.JoinedBy("; ", parts...) + text.Prefixed(": ", text.OneLine(cool.Reason))
 }
 
 // more returns a second line for a sub-task that is at work or did not succeed, or "".

@@ -299,3 +299,33 @@ at most: 15 judged turns
 		t.Error(b.String())
 	}
 }
+
+// The words of a provider stay on one line, behind what matters.
+func TestModelUseText(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 4, 22, 0, 0, 0, time.Local)
+	zone := now.Format(" MST")
+	for want, u := range map[string]orchestrator.ModelUse{
+		"OpenCode's default model: no limit is known": {},
+		"a/one: no limit is known; next: b/two":       {Model: "a/one", Fallback: []string{"b/two"}},
+		"a/one is limited until Thu 5 Mar 02:00" + zone + "; in its place: b/two; its provider named 23:00" + zone +
+			"; refused 1m00s ago: used up, all of it": {
+			Model: "a/one", Instead: []string{"b/two"}, Cooldown: &boulder.Cooldown{
+				Until: now.Add(4 * time.Hour), Reset: now.Add(time.Hour), Since: now.Add(-time.Minute), Reason: "used up,\n\x1b[2Jall of it",
+			},
+		},
+		"a/one cannot be used; refused 1m00s ago: no credit": {Model: "a/one", Cooldown: &boulder.Cooldown{
+			Until: boulder.NoEnd(), Since: now.Add(-time.Minute), Reason: "no credit",
+		}},
+		"a/one can be asked again since 21:00:00" + zone + "; refused 2h00m ago: 429": {Model: "a/one", Cooldown: &boulder.Cooldown{
+			Until: now.Add(-time.Hour), Since: now.Add(-2 * time.Hour), Reason: "429",
+		}},
+		"a/one is asked again, as the user wants that: 429": {Model: "a/one", Cooldown: &boulder.Cooldown{
+			Until: now, Since: now, Lifted: now.Add(time.Hour), Reason: "429",
+		}},
+	} {
+		if got := ModelUseText(u, now); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}

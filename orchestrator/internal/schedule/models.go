@@ -261,3 +261,55 @@ func (c *computing) listed(model string) bool {
 		return !t.Status.Terminal() && slices.Contains(t.Models.All(), model)
 	})
 }
+
+// ModelUse is a model in use, or in a list of one, and what is known of it, as shown to the user.
+type ModelUse struct {
+	Model    string            `json:"model"`
+	Cooldown *boulder.Cooldown `json:"cooldown,omitempty"` // nil: no refusal is known
+	Instead  []string          `json:"instead,omitempty"`  // they work in its place now
+	Fallback []string          `json:"fallback,omitempty"` // they would take its place
+}
+
+// ModelUses lists the models of the unfinished sub-tasks and of the ledgers, none of a boulder that is over.
+func ModelUses(s *boulder.State, now time.Time) (all []ModelUse) {
+	c, b := newComputing(s, Limits{}, now), &s.Boulder
+	if b.Status.Terminal() {
+		return nil
+	}
+	use := func(models boulder.Models, atWork string) {
+		list := models.All()
+		if len(list) == 0 {
+			list = []string{atWork}
+		}
+		for i, m := range list {
+			at := slices.IndexFunc(all, func(u ModelUse) bool { return u.Model == m })
+			if at < 0 {
+				at, all = len(all), append(all, ModelUse{Model: m})
+				if cool, known := b.Cooldowns[m]; known {
+					all[at].Cooldown = &cool
+				}
+				if cool, out := c.out(m); out {
+					all[at].Cooldown = &cool // perhaps of another model with the same key
+				}
+			}
+			into, other := &all[at].Instead, atWork
+			if m == atWork {
+				into, other = &all[at].Fallback, m
+				if next := slices.IndexFunc(list, func(n string) bool { _, out := c.out(n); return n != m && !out }); next >= 0 {
+					other = list[next]
+				}
+			}
+			_, out := c.out(other)
+			if !out && other != m && slices.Index(list, atWork) >= i && !slices.Contains(*into, other) {
+				*into = append(*into, other)
+			}
+		}
+	}
+	for _, t := range s.SubTasks {
+		if !t.Status.Terminal() {
+			use(t.Wanted(), t.Model)
+		}
+	}
+	use(b.LedgerModel, b.Ledger())
+	return all
+}

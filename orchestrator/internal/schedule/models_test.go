@@ -249,3 +249,39 @@ func TestRefusedTogether(t *testing.T) {
 		t.Errorf("%+v, %+v", b, cool)
 	}
 }
+
+// TestModelUses: what is shown of models, by what happened to the first one of a list.
+func TestModelUses(t *testing.T) {
+	t.Parallel()
+	guess := &boulder.TroubleError{Kind: boulder.TroubleRateLimit, RetryAfter: 30 * time.Minute, Guessed: true, Err: errors.New("429")}
+	for name, tt := range map[string]struct {
+		err  error
+		want string // model>instead|fallback@named
+	}{
+		"nothing":            {nil, "p/one>|q/two q/two>| p/judge>|"},
+		"a long limit":       {limitedFor(5 * time.Hour), "p/one>q/two|@5h0m0s q/two>| p/judge>|"},
+		"a short limit":      {limitedFor(9 * time.Minute), "p/one>|q/two@9m0s q/two>| p/judge>|"},
+		"a pause":            {limitedFor(59 * time.Second), "p/one>|q/two q/two>| p/judge>|"},
+		"a time that may be": {guess, "p/one>q/two| q/two>| p/judge>|"},
+	} {
+		s, l, now := begun(t, boulder.Spec{ID: "a", Model: "p/one,q/two"}), DefaultLimits(), epoch
+		s.Boulder.LedgerModel = "p/judge"
+		settle(t, s, l, now)
+		feed(t, s, now, boulder.SubTaskStart{AttemptRef: ref("a", 1), SessionID: "s"})
+		if tt.err != nil {
+			refuse(t, s, l, now, "a", tt.err)
+			settle(t, s, l, now)
+		}
+		var got []string
+		for _, u := range ModelUses(s, now) {
+			line := u.Model + ">" + strings.Join(u.Instead, ",") + "|" + strings.Join(u.Fallback, ",")
+			if u.Cooldown != nil && !u.Cooldown.Reset.IsZero() {
+				line += "@" + u.Cooldown.Reset.Sub(now).String()
+			}
+			got = append(got, line)
+		}
+		if all := strings.Join(got, " "); all != tt.want {
+			t.Errorf("%s: %s, want %s", name, all, tt.want)
+		}
+	}
+}

@@ -318,6 +318,9 @@ func (c *computing) wait(
 	}
 	if t.Kind == boulder.TroubleRateLimit || t.Kind == boulder.TroubleOverloaded || t.RetryAfter > c.l.ResetMax {
 		cool := c.coolDown(cmp.Or(t.Model, model), t.RetryAfter)
+		if !t.Guessed && t.RetryAfter >= leastReset {
+			cool.Reset = c.now.Add(t.RetryAfter)
+		}
 		if cool.Reason = err.Error(); cool.Model != model {
 			models = "" // it is a sub-agent's, say: another model of the agent does not help
 		}
@@ -330,6 +333,9 @@ func (c *computing) wait(
 	d := c.jitter(doubled(c.l.Backoff, c.l.Backoff<<10, troubles+1), who, n<<8+troubles)
 	return t.Kind, c.now.Add(max(d, t.RetryAfter)), nil
 }
+
+// leastReset is the shortest wait that is the end of a limit. Shorter ones are pauses between requests, perhaps OpenCode's own.
+const leastReset = time.Minute
 
 // coolDown returns the pause of a model, and half its limit for the time after. Hits during a cool-down come from
 // parallel attempts and count once: they do not show that the wait was too short.
@@ -347,9 +353,11 @@ func (c *computing) coolDown(model string, asked time.Duration) boulder.Cooled {
 	if before.Until.After(until) {
 		until = before.Until
 	}
-	return boulder.Cooled{Model: model, Cooldown: boulder.Cooldown{
-		Until: until, Since: c.now, Limit: max(1, limit), Full: full, Hits: hits,
-	}}
+	cool := boulder.Cooldown{Until: until, Since: c.now, Limit: max(1, limit), Full: full, Hits: hits}
+	if c.now.Before(before.Reset) {
+		cool.Reset = before.Reset
+	}
+	return boulder.Cooled{Model: model, Cooldown: cool}
 }
 
 // LiftLimit ends the cool-down that an attempt waits for, on the user's wish. It returns nil if there is none.
