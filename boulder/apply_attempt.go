@@ -372,7 +372,7 @@ func (s *State) release(e *Event, t *SubTask) (kept []string) {
 	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {
 		for _, id := range todo[0].Blocks {
 			d := s.byID[id]
-			if d.Status == SubTaskBlocked && !d.Parked && s.hopeless(d) == nil {
+			if d.Status == SubTaskBlocked && !d.Parked && s.impossibleDependency(d) == nil {
 				s.setSubTask(e, d, SubTaskPending, "")
 				todo = append(todo, d)
 			}
@@ -390,10 +390,10 @@ func (s *State) release(e *Event, t *SubTask) (kept []string) {
 	return kept
 }
 
-// hopeless returns a dependency because of which a sub-task can currently never run, or nil.
-func (s *State) hopeless(t *SubTask) *SubTask {
+// impossibleDependency returns a dependency because of which a sub-task can currently never run, or nil.
+func (s *State) impossibleDependency(t *SubTask) *SubTask {
 	for _, id := range t.DependsOn {
-		if d := s.byID[id]; d != nil && d.hopeless() {
+		if d := s.byID[id]; d != nil && d.neverSatisfies() {
 			return d
 		}
 	}

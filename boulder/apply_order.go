@@ -58,7 +58,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	if err := s.undoable(t); err != nil {
 		return err
 	}
-	if d := s.hopeless(t); d != nil {
+	if d := s.impossibleDependency(t); d != nil {
 		return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, d.ID, d.Status)
 	}
 	s.Root(t).Judged = 0
@@ -77,14 +77,14 @@ func (s *State) reopened(e *Event, b Reopened) error {
 
 // undoable refuses to revert an end during a replan: what that releases may depend on what is being replaced.
 func (s *State) undoable(t *SubTask) error {
-	if t.hopeless() && s.Boulder.Replan != nil {
+	if t.neverSatisfies() && s.Boulder.Replan != nil {
 		return fmt.Errorf("sub-task %q is %s, and a replan is being made", t.ID, t.Status)
 	}
 	return nil
 }
 
-// hopeless reports whether dependents of the sub-task can currently never run.
-func (t *SubTask) hopeless() bool {
+// neverSatisfies reports whether dependents of the sub-task can currently never run.
+func (t *SubTask) neverSatisfies() bool {
 	switch t.Status {
 	case SubTaskFailed, SubTaskCancelled, SubTaskSuperseded:
 		return true

@@ -200,7 +200,7 @@ func (s *State) checkDependencies(all []*SubTask) error {
 	for i, t := range all {
 		nodes[i] = dag.Node{ID: t.ID, DependsOn: t.DependsOn}
 		for _, id := range t.DependsOn {
-			if old := s.byID[id]; old != nil && (old.hopeless() || old.Status == SubTaskBlocked) {
+			if old := s.byID[id]; old != nil && (old.neverSatisfies() || old.Status == SubTaskBlocked) {
 				return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, old.Status)
 			}
 		}

@@ -129,7 +129,7 @@ func (s *State) checkGraph(bad func(string, ...any)) {
 }
 
 func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
-	ready, hopeless, o := s.ready(t), s.hopeless(t), s.Open(t.ID)
+	ready, never, o := s.ready(t), s.impossibleDependency(t), s.Open(t.ID)
 	switch {
 	case t.Parked && t.Status != SubTaskBlocked:
 		bad("sub-task %q waits for the user but is %s", t.ID, t.Status)
@@ -137,8 +137,8 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 		bad("the result of sub-task %q stands (%s), and it is %s", t.ID, t.Reuse, t.Status)
 	case t.Stalls < 0:
 		bad("sub-task %q has stalled %d times", t.ID, t.Stalls)
-	case t.Status == SubTaskPending && hopeless != nil:
-		bad("sub-task %q is pending but depends on %q, which can never complete", t.ID, hopeless.ID)
+	case t.Status == SubTaskPending && never != nil:
+		bad("sub-task %q is pending but depends on %q, which can never complete", t.ID, never.ID)
 	case t.Status == SubTaskPending && ready != (o != nil):
 		bad("sub-task %q is pending, ready: %v, and has an attempt in line: %v", t.ID, ready, o != nil)
 	case t.Status == SubTaskInProgress && (o == nil || !ready):

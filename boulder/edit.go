@@ -96,7 +96,7 @@ type edit struct {
 	now     *Plan
 	specs   map[string]*Spec    // of now
 	fields  map[string][]string // of sub-tasks: in what they differ
-	stuck   map[string]bool     // memo of [edit.hopeless]
+	stuck   map[string]bool     // memo of [edit.cannotComplete]
 	refused []Refusal
 }
 
@@ -203,21 +203,21 @@ func (d *edit) remove(t *SubTask) {
 // reachable refuses a sub-task that depends on one that can never complete.
 func (d *edit) reachable(spec Spec) {
 	for _, id := range spec.DependsOn {
-		if on := d.s.byID[id]; on != nil && d.hopeless(id) { // a new one is refused itself
+		if on := d.s.byID[id]; on != nil && d.cannotComplete(id) { // a new one is refused itself
 			d.refuse(fmt.Sprintf("`manager retry %s` first, if it is to be done after all, or leave it out", id),
 				"sub-task %q depends on %q, which is %s", spec.ID, id, on.Status)
 		}
 	}
 }
 
-// hopeless reports whether a sub-task of the new plan can never complete as things are.
-func (d *edit) hopeless(id string) bool {
+// cannotComplete reports whether a sub-task of the new plan can never complete as things are.
+func (d *edit) cannotComplete(id string) bool {
 	if stuck, known := d.stuck[id]; known {
 		return stuck
 	}
 	t := d.s.byID[id]
 	stuck := t != nil && (t.Status == SubTaskFailed || t.Status == SubTaskCancelled) ||
-		(t == nil || !t.Status.satisfies()) && slices.ContainsFunc(d.specs[id].DependsOn, d.hopeless)
+		(t == nil || !t.Status.satisfies()) && slices.ContainsFunc(d.specs[id].DependsOn, d.cannotComplete)
 	d.stuck[id] = stuck
 	return stuck
 }
@@ -385,7 +385,7 @@ func (s *State) requeueAll(e *Event) {
 	for freed := true; freed; {
 		freed = false
 		for _, t := range s.SubTasks {
-			if t.Status == SubTaskBlocked && !t.Parked && s.hopeless(t) == nil {
+			if t.Status == SubTaskBlocked && !t.Parked && s.impossibleDependency(t) == nil {
 				s.setSubTask(e, t, SubTaskPending, "")
 				freed = true
 			}

@@ -78,8 +78,8 @@ func outage(c *providers.Error) error {
 	return err
 }
 
-// hopeless reports whether waiting for the provider is in vain, although OpenCode does.
-func hopeless(message string, wait time.Duration) bool {
+// waitsInVain reports whether waiting for the provider is in vain, although OpenCode does.
+func waitsInVain(message string, wait time.Duration) bool {
 	kind := ocprovider.ClassifyRetry(message, wait).Kind
 	return kind == providers.KindAuth || kind == providers.KindQuota
 }
@@ -88,7 +88,7 @@ func hopeless(message string, wait time.Duration) bool {
 func retryFault(message, model, reason string, after time.Duration) error {
 	c := ocprovider.ClassifyRetry(message, after)
 	c.Model, c.RetryAfter = model, max(c.RetryAfter, after)
-	if !hopeless(message, after) {
+	if !waitsInVain(message, after) {
 		c.Message = cmp.Or(c.Message, "its provider makes it wait") + " (" + reason + ")"
 		if c.Kind != providers.KindRateLimit && c.Kind != providers.KindOverloaded {
 			c.Kind = providers.KindNetwork

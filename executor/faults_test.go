@@ -148,8 +148,8 @@ func TestRetryMessages(t *testing.T) {
 		{boulder.TroubleNetwork, "", ""},
 	} {
 		err := retryFault(test.message, "p/m", "why", time.Minute)
-		if h := hopeless(test.message, time.Minute); h != (test.todo != "") || errors.Is(err, boulder.ErrFatal) != h {
-			t.Errorf("%q: hopeless %v, error %v", test.message, h, err)
+		if h := waitsInVain(test.message, time.Minute); h != (test.todo != "") || errors.Is(err, boulder.ErrFatal) != h {
+			t.Errorf("%q: in vain %v, error %v", test.message, h, err)
 		}
 		if !strings.Contains(err.Error(), test.todo) || !strings.Contains(err.Error(), "p/m") {
 			t.Errorf("%q: nobody knows what to do: %v", test.message, err)
@@ -164,12 +164,12 @@ func TestRetryMessages(t *testing.T) {
 // A spending limit with an end is a limit like any other, and its end is OpenCode's next retry.
 func TestSpendLimitWithAnEnd(t *testing.T) {
 	const message = "You have reached your monthly spend limit."
-	if !hopeless(message, 30*time.Second) {
+	if !waitsInVain(message, 30*time.Second) {
 		t.Error("without an end somebody has to raise it")
 	}
 	err := retryFault(message, "p/m", "OpenCode would wait", 76*time.Hour)
 	trouble, _ := errors.AsType[*boulder.TroubleError](err)
-	if hopeless(message, 76*time.Hour) || trouble == nil || trouble.Kind != boulder.TroubleRateLimit || trouble.RetryAfter != 76*time.Hour {
+	if waitsInVain(message, 76*time.Hour) || trouble == nil || trouble.Kind != boulder.TroubleRateLimit || trouble.RetryAfter != 76*time.Hour {
 		t.Errorf("%v", err)
 	}
 }

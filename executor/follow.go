@@ -69,7 +69,7 @@ func (t *turn) follow(ctx context.Context) error {
 			return err
 		}
 		retries := t.tree.Retries()
-		if i := slices.IndexFunc(retries, func(r enforcer.Retry) bool { return hopeless(r.Message, r.Next.Sub(t.cfg.Now())) }); i >= 0 {
+		if i := slices.IndexFunc(retries, func(r enforcer.Retry) bool { return waitsInVain(r.Message, r.Next.Sub(t.cfg.Now())) }); i >= 0 {
 			return t.giveUp(ctx, retries[i], "")
 		}
 		if m := t.tree.Unreached; m != nil { // OpenCode goes on asking, without a pause
@@ -196,7 +196,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		}
 	case opencode.StatusChanged:
 		t.seen.Busy = t.seen.Busy || own && p.Status.Type != opencode.Idle
-		if p.Status.Type == opencode.Retry && !hopeless(p.Status.Message, p.Status.Next.Sub(t.cfg.Now())) {
+		if p.Status.Type == opencode.Retry && !waitsInVain(p.Status.Message, p.Status.Next.Sub(t.cfg.Now())) {
 			// The time comes first: narrow terminals cut lines.
 			return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
 				p.Status.Next.Local().Format(time.TimeOnly), p.Status.Attempt, text.Short(t.cfg.Redact.Text(p.Status.Message), 200)))

@@ -18,7 +18,7 @@ func (c *computing) goAround(o *boulder.Open) (boulder.Body, bool) {
 	told := len(o.SubTask.AwaitedBy(o.Attempt.Attempt, o.Turn.Aside...)) == 0
 	ended := o.Turn.Evidence.Ended
 	switch {
-	case v != nil && (!told || hopeless(v)): // not told: manager asks, because of the verdict
+	case v != nil && (!told || nothingLeft(v)): // not told: manager asks, because of the verdict
 		return park(o, ""), true
 	case ended.Rule == boulder.RuleBudget, overspent(o.SubTask, o) != "":
 		return park(o, cmp.Or(overspent(o.SubTask, o), ended.Stopped)), true
@@ -55,8 +55,8 @@ func (c *computing) goAround(o *boulder.Open) (boulder.Body, bool) {
 	return c.withinTotal(o, b), true
 }
 
-// hopeless reports whether the judge says that nothing can be done without the user.
-func hopeless(v *boulder.Verdict) bool {
+// nothingLeft reports whether the judge says that nothing can be done without the user.
+func nothingLeft(v *boulder.Verdict) bool {
 	return v.Completed || v.IsInLoop || v.Needs() != "" || stuckReason(v) != ""
 }
 
