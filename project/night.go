@@ -2,12 +2,10 @@ package project
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/project/internal/awake"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/workspace"
@@ -32,7 +30,7 @@ func (p *Project) SlotSpace(ctx context.Context) (size, free uint64, err error) 
 			size += uint64(info.Size())
 		}
 	}
-	free, err = Free(p.dir)
+	free, err = statedir.Free(p.dir)
 	return size, free, err
 }
 
@@ -50,22 +48,4 @@ func (p *Project) Scratch() (dirs []string) {
 		dirs = append(dirs, dir)
 	}
 	return dirs
-}
-
-// Writable tries to write to a directory, and leaves nothing behind.
-func Writable(dir string) error {
-	f, err := os.CreateTemp(dir, ".manager-doctor-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
-}
-
-// Free returns the free space of a directory's file system for this user, in bytes.
-func Free(dir string) (uint64, error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, err
-	}
-	return fs.Bavail * uint64(fs.Bsize), nil
 }

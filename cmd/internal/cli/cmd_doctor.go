@@ -22,6 +22,7 @@ import (
 	"github.com/bouldermgr/manager/cmd/internal/view"
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project"
@@ -227,7 +228,7 @@ func (d *doctor) state(context.Context) (detail, do string, err error) {
 	case err == nil && !info.IsDir():
 		return "", "move it away", fmt.Errorf("%s is a link or a file and not a directory", where)
 	}
-	if err := project.Writable(where); err != nil {
+	if err := statedir.Writable(where); err != nil {
 		return "", "make the directory writable, or work elsewhere with -C", fmt.Errorf("cannot write: %w", err)
 	}
 	return where + " is writable", "", nil

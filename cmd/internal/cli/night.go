@@ -9,8 +9,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/project"
 )
 
 // leastFree is the free space below which a disk is called short, in bytes. Chosen, not measured.
@@ -72,10 +72,10 @@ func megabytes(n uint64) string { return fmt.Sprintf("%d MB", n/1e6) }
 func (n *night) scratch(context.Context) (detail, do string, err error) {
 	var lines []string
 	for _, dir := range n.project.Scratch() {
-		if err := project.Writable(dir); err != nil {
+		if err := statedir.Writable(dir); err != nil {
 			return "", "make it writable, or set TMPDIR or XDG_DATA_HOME", fmt.Errorf("cannot write to %s: %w", dir, err)
 		}
-		free, err := project.Free(dir)
+		free, err := statedir.Free(dir)
 		if err != nil {
 			return "", "", err
 		}
