@@ -24,6 +24,7 @@ type approver struct {
 	*app
 	edit bool             // open the editor first
 	file bool             // the plan is of a file and not of a boulder, which would revise it itself
+	list string           // the kind of list of tasks that the plan was read from; empty: none
 	was  *boulder.Plan    // the plan that the user wanted revised; nil: none, or it was shown what became of it
 	done project.Criteria // of sub-tasks that name none
 	most *boulder.Budget  // of the run; nil: none
@@ -80,8 +81,9 @@ func (p *approver) approve(
 	}
 	gates = gates || p.edit || p.interactive()
 	if !gates && slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return len(s.Gates) > 0 }) {
-		p.note("The model proposed gates. They are not reviewed, so they are told to the agents but not run" +
-			" (allow_model_gates in the configuration changes that).")
+		p.note("%s gates. They are not reviewed, so they are told to the agents but not run%s (allow_model_gates in the"+
+			" configuration changes that).", cmp.Or(text.If(p.list != "", "The list of tasks brings"), "The model proposed"),
+			text.If(p.list != "", "; in a plan file that `manager plan --from` writes, they run"))
 	}
 	model, err := p.project.CheckNeeds(ctx, plan, boulder.Settings{}, p.done) // the plan may have been edited
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err

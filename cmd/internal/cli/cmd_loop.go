@@ -41,7 +41,7 @@ Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 i
 			return a.runLoop(cmd.Context(), &o, args)
 		},
 	}
-	o.registerTask(cmd, "; default all of them")
+	o.registerTask(cmd, "", "; default all of them")
 	cmd.Flags().IntVar(&a.iterations, "max-iterations", 0, "at most `N` turns (default 100)")
 	a.shared(cmd, "agent", "attach", "budget", "blockers", "lock-timeout", "detach")
 	return cmd

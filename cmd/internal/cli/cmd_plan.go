@@ -27,7 +27,7 @@ import (
 
 // taskFlags are shared by the commands that take a task.
 type taskFlags struct {
-	from        string
+	from, tag   string
 	constraints []string
 	mode        boulder.PlanMode
 	look        boulder.LookMode
@@ -35,17 +35,18 @@ type taskFlags struct {
 	doneWhen    doneFlag
 }
 
-func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
-	cmd.Flags().StringVar(&f.from, "from", "", "read the task from `FILE`, or from stdin with -")
+func (f *taskFlags) registerTask(cmd *cobra.Command, lists, doneWithout string) {
+	cmd.Flags().StringVar(&f.from, "from", "", "read the task from `FILE`, or from stdin with -"+lists)
 	cmd.Flags().StringArrayVar(&f.constraints, "constraint", nil, "`TEXT` that goes verbatim into every brief; repeatable")
 	cmd.Flags().Func("done-when", "`CRITERIA` of sub-tasks that name none: "+
 		strings.Join(boulder.DoneWords(), ", ")+doneWithout, f.doneWhen.Set)
 }
 
 func (f *taskFlags) registerPlan(cmd *cobra.Command) {
-	f.registerTask(cmd, "; default todos, judge, and tests and diagnostics where the project has commands for them")
+	f.registerTask(cmd, "; or the list of tasks of another tool", "; default todos, judge, and tests and diagnostics where the project has commands for them")
 	constFlag(cmd, &f.mode, boulder.PlanNever, "direct", "one sub-task, without a planning call")
 	constFlag(cmd, &f.mode, boulder.PlanAlways, "plan", "split the task even if the ledger model would leave it whole")
+	cmd.Flags().StringVar(&f.tag, "tag", "", "of a Task Master file: take the tasks of `TAG` (default: the current one)")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
 	constFlag(cmd, &f.look, boulder.LookAlways, "look", "have an agent that only reads look at the project before the task is split")
@@ -74,7 +75,10 @@ func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
 	return boulder.PlanRequest{Project: a.project.Dir(), Task: clean[0], Constraints: clean[1:], Mode: f.mode, Look: f.look}
 }
 
-const maxTask = 1 << 20
+const (
+	maxTask = 1 << 20
+	maxList = 64 << 20 // of a file with a list of tasks: most of it may be done
+)
 
 func (f *taskFlags) task(a *app, args []string) (string, error) {
 	s := strings.Join(args, "")
@@ -87,25 +91,75 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 	case f.from != "" && len(args) > 0:
 		return "", usagef("the task is given twice: as %q and by --from %s", text.Clip(s, 40), f.from)
 	case f.from != "":
-		source, err := a.source(f.from)
+		data, err := a.readFrom(f.from, maxTask)
 		if err != nil {
 			return "", usagef("cannot read the task: %v", err)
 		}
-		defer source.Close()
-		data, err := io.ReadAll(io.LimitReader(source, maxTask+1))
-		switch {
-		case err != nil:
-			return "", usagef("cannot read the task from %s: %v", f.from, err)
-		case len(data) > maxTask:
-			return "", usagef("the task in %s is longer than 1 MiB: put the details into files of the project and name them",
-				f.from)
-		}
 		s = string(data)
+	}
+	return checkTask(s, f.from)
+}
+
+func checkTask(s, from string) (string, error) {
+	if len(s) > maxTask {
+		return "", usagef("the task in %s is longer than 1 MiB: put the details into files of the project and name them", from)
 	}
 	if s = strings.TrimSpace(s); s == "" {
 		return "", usagef("no task: say what to do, as in \"Add dark mode\", or read it with --from FILE")
 	}
 	return strings.ToValidUTF8(s, "\uFFFD"), nil
+}
+
+// readFrom reads a file or stdin, and one byte more than most of what is longer.
+func (a *app) readFrom(name string, most int64) ([]byte, error) {
+	source, err := a.source(name)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	return io.ReadAll(io.LimitReader(source, most+1))
+}
+
+// input returns the task that the arguments or --from give, or the list of tasks that the file of --from is. What is said of
+// how to plan makes any file a task.
+func (f *taskFlags) input(a *app, args []string) (task string, list *project.TaskList, err error) {
+	if f.from == "" || len(args) > 0 || f.mode != "" || f.list || f.look != "" {
+		task, err = f.task(a, args)
+		return task, nil, err
+	}
+	list, data, err := f.readList(a, f.from)
+	unknown, ok := errors.AsType[*project.UnknownList](err)
+	switch {
+	case !ok:
+		return "", list, err
+	case unknown.Plan:
+		return "", nil, usagef("%s looks like a plan of manager: run it with `manager run %[1]s`", f.from)
+	case unknown.Text:
+		task, err = checkTask(string(data), f.from)
+		return task, nil, err
+	}
+	return "", nil, usagef("%s %s. That is no list of tasks that manager knows (%s); --plan has the model plan it as a task",
+		f.from, unknown.Looks, project.ListKinds)
+}
+
+// readList reads a list of tasks of another tool, and says what of it is in the plan.
+func (f *taskFlags) readList(a *app, name string) (*project.TaskList, []byte, error) {
+	data, err := a.readFrom(name, maxList)
+	switch {
+	case err != nil:
+		return nil, nil, usagef("cannot read the task: %v", err)
+	case len(data) > maxList:
+		return nil, nil, usagef("%s is longer than %d MiB: keep what is open in a file of its own", name, maxList>>20)
+	}
+	path := a.file(name)
+	if name == "-" {
+		path = "stdin"
+	}
+	list, err := a.project.ReadList(path, data, f.tag)
+	if err == nil && !a.quiet {
+		view.TaskList(a.on(a.Stderr), path, list)
+	}
+	return list, data, err
 }
 
 func (a *app) newPlanCmd() *cobra.Command {
@@ -121,9 +175,15 @@ has it split all the same, and --direct asks no model.
 Then edit the file as you like and run it with ` + "`manager run`" + `; or say with --revise what should be different in it. What you
 wrote yourself stays, unless the comment asks for a change of it.
 
+--from FILE also takes a list of tasks that you have: Ralph's prd.json, Task Master's tasks.json, beads' issues.jsonl, Markdown
+with headings "### Task N" or boxes. No model is asked, and what is done, put off or not understood is named. --plan, --direct
+and --from-list take any file as a task.
+
 --of writes the present plan of a boulder that has begun: edit what has not begun, and continue with ` + "`manager resume`" + `.`,
 		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"
   manager plan --from issue.md --constraint "never touch vendor/" -o feature.yaml
+  manager plan --from .taskmaster/tasks/tasks.json
+  bd export | manager plan --from -
   manager plan --revise "no page for it; check the whole at the end"
   manager plan -o - "Add dark mode" | less
   manager plan --of 01k3`,
@@ -192,7 +252,7 @@ func (a *app) runPlanOf(ctx context.Context, ref, output string, args []string) 
 }
 
 func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []string) error {
-	task, err := o.task(a, args)
+	task, list, err := o.input(a, args)
 	if err != nil {
 		return err
 	}
@@ -216,8 +276,13 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if err != nil {
 		return err
 	}
-	plan, err := o.makePlan(ctx, a, req)
-	if err != nil {
+	var plan *boulder.Plan
+	var remarks map[string]string
+	if list != nil {
+		plan, remarks = list.Plan, list.Remarks
+		plan.Constraints = append(plan.Constraints, req.Constraints...)
+		plan.Reseal()
+	} else if plan, err = o.makePlan(ctx, a, req); err != nil {
 		return err
 	}
 	if len(o.doneWhen) > 0 {
@@ -227,7 +292,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 		}
 	}
 	if output == "-" {
-		data, err := taskledger.Format(plan)
+		data, err := taskledger.FormatRemarked(plan, remarks)
 		if err != nil {
 			return err
 		}
@@ -237,11 +302,13 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if err := a.keepEdited(path); err != nil {
 		return err
 	}
-	if err := a.project.WritePlan(path, plan, nil); err != nil {
+	if err := a.project.WritePlan(path, plan, remarks); err != nil {
 		return err
 	}
 	if a.json {
-		return a.printJSON(view.NewPlanJSON(plan, path))
+		shown := view.NewPlanJSON(plan, path)
+		shown.From = list
+		return a.printJSON(shown)
 	}
 	a.preview(ctx, a.on(a.Stdout), plan, a.project.Criteria(nil), a.project.Budget(nil))
 	run := "manager run"

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,16 +32,19 @@ type runOptions struct {
 	isolation                 boulder.Isolation
 	engine                    string
 	at                        string // when a detached run begins
+	taken                     string // the kind of list that the plan was read from
 }
 
 func (a *app) newRunCmd() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:        "run [flags] [PLAN.yaml | \"TASK\"]",
+		Use:        "run [flags] [PLAN.yaml | LIST | \"TASK\"]",
 		Short:      "Execute a plan file, or plan and execute a task",
 		SuggestFor: []string{"start", "exec", "execute"},
 		Long: `Executes a plan file (default .manager/plan.yaml), or plans the task and executes that. Each sub-task runs as a fresh
 OpenCode session, after those that it depends on. On a terminal the plan is shown first, and you are asked.
+
+LIST is a list of tasks of another tool, as for ` + "`manager plan --from`" + `. Its gates run once you have approved them on a terminal.
 
 Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. Either way nothing is lost: continue with
 ` + "`manager resume`" + `.
@@ -103,7 +107,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 // read sets the plan or the task in the request, and returns the file for edits of the plan.
 func (o *runOptions) read(ctx context.Context, a *app, args []string, req *project.Request) (path string, err error) {
 	none := len(args) == 0 && o.from == ""
-	if none || len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
+	if none || len(args) == 1 && o.from == "" && (looksLikePlan(args[0]) || a.isFile(args[0])) {
 		path = a.project.PlanPath()
 		if !none {
 			path = a.file(args[0])
@@ -118,15 +122,21 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 			return "", usagef("--from-list needs a task, not a plan file")
 		}
 		req.Constraints, req.LookMode = a.project.Clean("The task", o.constraints...), o.look // before a replan
+		if !none {
+			if list, err := o.listFile(a, args[0]); list != nil || err != nil {
+				return o.take(a, req, list), err
+			}
+		}
 		req.Plan, err = a.project.ReadPlan(path)
 		if err == nil {
 			req.PlanFile, err = filepath.Abs(path)
 		}
 		return path, err
 	}
-	task, err := o.task(a, args)
-	if err != nil {
-		return "", err
+	task, list, err := o.input(a, args)
+	if list != nil || err != nil {
+		req.Constraints, req.LookMode = a.project.Clean("The task", o.constraints...), o.look
+		return o.take(a, req, list), err
 	}
 	made := o.request(a, task)
 	req.Task, req.Constraints, req.PlanMode, req.LookMode = made.Task, made.Constraints, made.Mode, made.Look
@@ -141,11 +151,43 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 }
 
 func looksLikePlan(arg string) bool {
-	ending := strings.ToLower(filepath.Ext(arg))
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, ending) && !strings.Contains(arg, "\n")
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, extension(arg)) && !strings.Contains(arg, "\n")
 }
 
-// agree checks a plan file and has it approved. The user has written or seen it, so its gates may run.
+func extension(name string) string { return strings.ToLower(filepath.Ext(name)) }
+
+func (a *app) isFile(name string) bool {
+	info, err := os.Stat(a.file(name))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// listFile reads a file as a list of tasks of another tool, or returns nil for a plan.
+func (o *runOptions) listFile(a *app, name string) (*project.TaskList, error) {
+	if looksLikePlan(name) && extension(name) != ".json" {
+		return nil, nil
+	}
+	list, _, err := o.readList(a, name)
+	unknown, ok := errors.AsType[*project.UnknownList](err)
+	switch {
+	case !ok:
+		return list, err
+	case unknown.Plan:
+		return nil, nil
+	}
+	return nil, usagef("%s %s, and is neither a plan nor a list of tasks that manager knows (%s). To have it planned as a task:"+
+		" manager run --plan --from %[1]s", name, unknown.Looks, project.ListKinds)
+}
+
+// take sets the plan of a list of tasks in the request, and returns the file for edits.
+func (o *runOptions) take(a *app, req *project.Request, list *project.TaskList) (path string) {
+	if list != nil {
+		req.Plan, o.taken = list.Plan, list.Kind
+	}
+	return a.project.PlanPath()
+}
+
+// agree checks a plan and has it approved. The user has written or seen a plan file, so its gates may run; those of a list of
+// tasks may be another model's.
 func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Request, path string) error {
 	if err := ask.project.CheckSeal(ctx, req.Plan, o.allowStale); err != nil {
 		return err
@@ -157,9 +199,9 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 	if err := ask.budget.name(ids, "the plan has no sub-task"); err != nil {
 		return err
 	}
-	ask.file = true
-	defer func() { ask.file = false }()
-	a, err := ask.approve(ctx, req.Plan, path, true)
+	ask.file, ask.list = true, o.taken
+	defer func() { ask.file, ask.list = false, "" }()
+	a, err := ask.approve(ctx, req.Plan, path, o.taken == "" || ask.project.Config().AllowModelGates)
 	req.Plan, req.GatesAsHints, req.Model = a.Plan, !a.Gates, a.Model
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 )
@@ -26,6 +27,7 @@ type planJSON struct {
 	Edited bool           `json:"edited"`         // the user changed it after it was sealed
 	Base   string         `json:"base,omitempty"` // commit that it was made on; absent outside git
 	boulder.Plan
+	From     *project.TaskList    `json:"from,omitempty"`     // the list of tasks that it was read from
 	Changes  *boulder.PlanChanges `json:"changes,omitempty"`  // what a revision changed
 	Warnings []yamlfile.Problem   `json:"warnings,omitempty"` // of its gates; file is the path in the plan, without a line
 }
@@ -45,6 +47,33 @@ func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
 func Warnings(o page.Out, all []yamlfile.Problem) {
 	for _, w := range all {
 		o.Say(o.Yellow("warning:"), " ", o.Plain(w.String()))
+	}
+}
+
+// TaskList prints what of a list of tasks is in its plan, and what is not, by reasons.
+func TaskList(o page.Out, name string, l *project.TaskList) {
+	o.Say(fmt.Sprintf("Read %s as %s: %d of %s taken.", o.Strong(name), l.Kind, l.Taken, text.Plural(l.Total, "task")))
+	type reason struct{ what, why string }
+	const places, reasons = 8, 15
+	var order []reason
+	items := map[reason][]string{} // a note of the whole file has ""
+	for _, n := range l.Notes {
+		at := reason{string(n.What), n.Why}
+		if items[at] == nil {
+			order = append(order, at)
+		}
+		items[at] = append(items[at], strings.TrimSpace(n.Item+text.If(n.Line > 0, fmt.Sprintf(" (line %d)", n.Line))))
+	}
+	for i, at := range order {
+		if i == reasons {
+			o.Field(1, "and", fmt.Sprintf("%d reasons more: --json has all", len(order)-reasons))
+			break
+		}
+		who := items[at]
+		if more := len(who) - places; more > 0 {
+			who = append(who[:places:places], fmt.Sprintf("%d more", more))
+		}
+		o.Field(1, at.what, text.JoinedBy(": ", strings.Join(who, ", "), at.why))
 	}
 }
 

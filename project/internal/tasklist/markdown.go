@@ -1,0 +1,373 @@
+package tasklist
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/bouldermgr/manager/internal/text"
+)
+
+// line is a line of Markdown.
+type line struct {
+	n       int // from 1
+	text    string
+	code    bool // in a block of code, or its fence
+	heading int  // its level; 0: none
+	title   string
+	box     byte // ' ' or 'x'; 0: none
+	indent  int  // of a box, in columns
+	boxed   string
+}
+
+var (
+	headed   = text.Regexp(`^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$`)
+	boxed    = text.Regexp(`^([ \t]*(?:>[ \t]*)?)(?:[-*+]|\d{1,4}[.)])[ \t]+\[([ xX✓✔])\](?:[ \t]+(.*))?$`)
+	fenced   = text.Regexp("^[ \t]*(?:[-*+][ \t]+)?(`{3,}|~{3,})[ \t]*([^`\\s]*)[^`]*$")
+	taskHead = text.Regexp(`(?i)^(?:\W*\[([ xX])\]\s*)?(?:[^\w\s\[]+\s*)?(?:Task|Iteration|Story|Issue)\s+#?(\d[\w.]*|[A-Z]{1,5}-?\d+)\s*(?:[:.)\]–—-]+\s*|\s+|$)(.*)$`)
+	ticked   = text.Regexp(`(?i)(?:\s*\[x\]|\s*[✅✓✔]|\s*\((?:done|complete|completed)\)|\s*\[(?:done|complete|completed)\])\s*$`)
+	phase    = text.Regexp(`(?i)^(?:Phase|Milestone|Epic|Part|Stage|Sprint|Chunk)\b`)
+	labelled = text.Regexp(`(?i)^[ \t]*(?:[-*+][ \t]+)?\**(depends on|dependencies|depends|blocked by|after|acceptance criteria|success criteria|done when|definition of done|verification|verify|test command|tests?|run|validation|expected)\**[ \t]*:\**[ \t]*(.*)$`)
+	planKey  = text.Regexp(`(?m)^sub_tasks:`)
+	number   = text.Regexp(`\d[\w.]*|\b[A-Z]{1,5}-\d+\b`)
+)
+
+// scan reads lines and knows blocks of code. In a block of Markdown, blocks may be nested.
+func scan(doc string) (lines []line, unclosed int) {
+	var fences []string // that are open
+	nested := false
+	for n, s := range strings.Split(strings.TrimRight(doc, "\n"), "\n") {
+		l := line{n: n + 1, text: strings.TrimRight(s, " \t")}
+		if m := fenced().FindStringSubmatch(l.text); m != nil {
+			l.code = true
+			switch {
+			case len(fences) == 0:
+				fences, unclosed = []string{m[1]}, l.n
+				nested = m[2] == "markdown" || m[2] == "md"
+			case m[2] == "" && m[1][0] == fences[len(fences)-1][0] && len(m[1]) >= len(fences[len(fences)-1]):
+				fences = fences[:len(fences)-1]
+			case m[2] != "" && nested && m[1][0] == fences[0][0] && len(m[1]) >= len(fences[0]):
+				fences = append(fences, m[1])
+			}
+		} else if l.code = len(fences) > 0; !l.code {
+			if m := headed().FindStringSubmatch(l.text); m != nil {
+				l.heading, l.title = len(m[1]), m[2]
+			} else if m := boxed().FindStringSubmatch(l.text); m != nil {
+				l.indent, l.box, l.boxed = len(strings.ReplaceAll(m[1], "\t", "    ")), ' ', m[3]
+				if m[2] != " " {
+					l.box = 'x'
+				}
+			}
+		}
+		lines = append(lines, l)
+	}
+	if len(fences) == 0 {
+		unclosed = 0
+	}
+	return lines, unclosed
+}
+
+// looksLikeMarkdown reports whether a text that begins with a bracket has headings or boxes.
+func looksLikeMarkdown(data []byte) bool {
+	lines, _ := scan(tidy(string(data)))
+	for _, l := range lines {
+		if l.heading > 0 || l.box != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// readMarkdown reads tasks that are headings, else a checklist.
+func (r *reader) readMarkdown(doc string) error {
+	lines, unclosed := scan(doc)
+	r.oneByOne = true
+	tasks, boxes := 0, 0
+	for i, l := range lines {
+		if i == 0 && l.text == "---" { // front matter
+			for j := 1; j < len(lines); j++ {
+				lines[j].box, lines[j].heading = 0, 0
+				if lines[j].text == "---" {
+					break
+				}
+			}
+		}
+		if l.heading > 0 && taskHead().MatchString(l.title) {
+			tasks++
+		}
+		if l.box != 0 {
+			boxes++
+		}
+	}
+	if unclosed > 0 {
+		r.note(unclosed, "", Unread, "a block of code that does not end: no task is looked for in it")
+	}
+	if tasks > 0 {
+		r.list.Kind = markdown
+		r.readTasks(lines)
+		return nil
+	}
+	return r.readChecklist(doc, lines, boxes)
+}
+
+// section is a heading with the lines below it.
+type section struct {
+	line
+	lines []line
+}
+
+// sections cuts lines at headings; the first section has none.
+func sections(lines []line) (all []section) {
+	all = []section{{}}
+	for _, l := range lines {
+		if l.heading > 0 {
+			all = append(all, section{line: l})
+			continue
+		}
+		last := &all[len(all)-1]
+		last.lines = append(last.lines, l)
+	}
+	return all
+}
+
+// readTasks reads headings such as "### Task 3: Filter the list". A task ends at the next heading of its level or above. What
+// is outside of tasks is about the whole.
+func (r *reader) readTasks(lines []line) {
+	var within []*section // the tasks that are open, by depth
+	var at []*item
+	byItem := map[*item]*section{}
+	part, constraints := "", false
+	for _, s := range sections(lines) {
+		m := taskHead().FindStringSubmatch(s.title)
+		if s.heading == 0 {
+			m = nil
+		}
+		for len(within) > 0 && s.heading > 0 && (s.heading <= within[len(within)-1].heading) {
+			within, at = within[:len(within)-1], at[:len(at)-1]
+		}
+		switch {
+		case m != nil:
+			i := &item{line: s.n, id: "task-" + m[2], title: cmp.Or(strings.TrimSpace(ticked().ReplaceAllString(m[3], "")), s.title), part: part}
+			if m[1] == "x" || m[1] == "X" || ticked().MatchString(m[3]) || strings.HasPrefix(m[3], "~~") {
+				i.state, i.why = done, "done"
+			}
+			if len(at) > 0 {
+				i.parent = at[len(at)-1].id
+			}
+			r.list.Total++
+			r.items = append(r.items, i)
+			within, at = append(within, &section{line: s.line, lines: s.lines}), append(at, i)
+			byItem[i] = within[len(within)-1]
+		case len(within) > 0: // a heading inside of a task
+			in := within[len(within)-1]
+			in.lines = append(append(in.lines, s.line), s.lines...)
+		default:
+			if phase().MatchString(s.title) {
+				part = s.title
+			} else if s.heading > 0 && s.heading <= 2 && part != "" {
+				part = ""
+			}
+			constraints = strings.Contains(strings.ToLower(s.title), "constraint")
+			r.outside(s, constraints)
+		}
+	}
+	for _, i := range r.items {
+		r.readTask(i, byItem[i].lines)
+	}
+}
+
+var (
+	gateHeads = text.Regexp(`(?i)^(?:validation|verification|test|quality|check)\w* (?:commands?|gates?)|^quality gates|^validation commands`)
+	goal      = text.Regexp(`(?i)^\**goal\**:\**\s*(.+)$`)
+)
+
+// outside reads what is said of the whole.
+func (r *reader) outside(s section, constraints bool) {
+	if s.heading == 1 && r.title == "" {
+		r.title = s.title
+	} else if s.heading > 0 {
+		r.about = text.JoinedBy("\n\n", r.about, s.text)
+	}
+	var said []string
+	for _, l := range s.lines {
+		entry := bullet().FindString(l.text)
+		switch {
+		case l.code:
+			said = append(said, l.text)
+		case gateHeads().MatchString(s.title) && (entry != "" || l.box != 0):
+			cmd := asCommand(strings.TrimSpace(l.text[len(entry):]))
+			if cmd == "" {
+				r.note(l.n, "", Unread, "%q reads like a sentence, not like a command", text.Clip(l.text, 60))
+				break
+			}
+			r.gate(&r.gates, l.n, s.title, cmd)
+		case constraints && entry != "":
+			r.constraints = appendNew(r.constraints, l.text[len(entry):])
+		case l.box != 0:
+			r.note(l.n, text.Clip(l.boxed, 40), Left, "a box outside of the tasks")
+			said = append(said, l.text)
+		default:
+			if m := goal().FindStringSubmatch(l.text); m != nil && r.title != "" {
+				r.title = m[1]
+			}
+			said = append(said, l.text)
+		}
+	}
+	r.about = text.JoinedBy("\n\n", r.about, strings.TrimSpace(strings.Join(said, "\n")))
+}
+
+// readTask reads what is below the heading of a task.
+func (r *reader) readTask(i *item, lines []line) {
+	boxes, ticks := 0, 0
+	var said []string
+	under := "" // the label that a list belongs to
+	for n, l := range lines {
+		said = append(said, l.text)
+		if l.code {
+			continue
+		}
+		if l.heading > 0 {
+			under = strings.ToLower(l.title)
+			continue
+		}
+		if m := labelled().FindStringSubmatch(l.text); m != nil && l.box == 0 {
+			under = strings.ToLower(m[1])
+			r.label(i, l, under, m[2], lines[n+1:])
+			continue
+		}
+		entry := bullet().FindString(l.text)
+		switch {
+		case l.box != 0:
+			if boxes++; l.box == 'x' {
+				ticks++
+			} else if step := strings.Trim(l.boxed, "* "); !strings.HasPrefix(step, "Step ") && step != "" {
+				i.criteria = appendNew(i.criteria, strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(l.boxed), "➕⚠️ ")))
+			}
+			for _, cmd := range commandsIn(l.boxed) {
+				r.gate(&i.gates, l.n, i.called(), cmd)
+			}
+		case entry != "" && isCriteria(under):
+			i.criteria = appendNew(i.criteria, l.text[len(entry):])
+			for _, cmd := range commandsIn(l.text[len(entry):]) {
+				r.gate(&i.gates, l.n, i.called(), cmd)
+			}
+		case entry == "" && l.text != "" && !strings.HasPrefix(l.text, " "):
+			under = ""
+		}
+	}
+	i.describe("", strings.Trim(strings.Join(said, "\n"), "\n"))
+	switch {
+	case i.state != open:
+	case boxes > 0 && ticks == boxes:
+		i.state, i.why = done, "done: all its boxes are ticked"
+	case ticks > 0:
+		r.note(i.line, i.called(), Changed, "%d of its %d boxes are ticked: it is told so", ticks, boxes)
+		i.describe("", "What is ticked is done already.")
+	}
+}
+
+func isCriteria(label string) bool {
+	return strings.Contains(label, "criteria") || strings.HasPrefix(label, "done when") || strings.HasPrefix(label, "definition of done")
+}
+
+// label reads a line such as "**Depends on:** Task 1" or "Run: `go test ./...`".
+func (r *reader) label(i *item, l line, label, said string, below []line) {
+	switch label {
+	case "depends on", "dependencies", "depends", "blocked by", "after":
+		ids := number().FindAllString(said, -1)
+		none := strings.HasPrefix(strings.ToLower(strings.Trim(said, "* ")), "no")
+		if len(ids) == 0 && !none {
+			if strings.TrimSpace(said) != "" {
+				r.note(l.n, i.called(), Unread, "%q names no task: it comes after the one before", text.Clip(said, 60))
+			}
+			return
+		}
+		i.ordered = true
+		for _, id := range ids {
+			i.after = appendNew(i.after, "task-"+id)
+		}
+	case "acceptance criteria", "success criteria", "done when", "definition of done":
+		i.criteria = appendNew(i.criteria, strings.Trim(said, "* "))
+	case "verification", "verify", "test command", "test", "tests", "run", "validation":
+		m := span().FindStringSubmatch(said)
+		for _, next := range below[:min(len(below), 3)] {
+			if e := labelled().FindStringSubmatch(next.text); e != nil && strings.EqualFold(e[1], "expected") {
+				low := strings.ToLower(e[2])
+				if strings.Contains(low, "fail") && !strings.Contains(low, "0 fail") && !strings.Contains(low, "no fail") || strings.Contains(low, "error") && !strings.Contains(low, "no error") {
+					return
+				}
+			}
+		}
+		if m != nil && runner().MatchString(m[1]) {
+			r.gate(&i.gates, l.n, i.called(), strings.TrimSpace(m[1]))
+		} else if cmd := strings.TrimSpace(said); certain().MatchString(cmd) {
+			r.gate(&i.gates, l.n, i.called(), cmd)
+		}
+	}
+}
+
+// readChecklist reads boxes that are not within others. A text in which boxes are not the most is no checklist.
+func (r *reader) readChecklist(doc string, lines []line, boxes int) error {
+	var i *item
+	var said []string
+	part, other, deep := "", 0, 0
+	ticks, inner := 0, 0
+	end := func() {
+		if i == nil {
+			return
+		}
+		i.describe("", strings.Trim(strings.Join(said, "\n"), "\n"))
+		if i.state == done && ticks < inner {
+			i.state, i.why = open, ""
+			r.note(i.line, i.called(), Changed, "it is ticked, and %d of its %d inner boxes are not: taken", inner-ticks, inner)
+		}
+		i, said, ticks, inner = nil, nil, 0, 0
+	}
+	for _, l := range lines {
+		switch in := len(l.text) - len(strings.TrimLeft(l.text, " \t")); {
+		case l.heading > 0:
+			end()
+			if l.heading == 1 && r.title == "" && len(r.items) == 0 {
+				r.title = l.title
+			} else {
+				part = l.title
+			}
+		case l.box != 0 && (i == nil || l.indent <= deep):
+			end()
+			r.list.Total++
+			if strings.TrimSpace(l.boxed) == "" {
+				r.note(l.n, "", Unread, "a box without a text")
+				continue
+			}
+			i, deep = &item{line: l.n, title: strings.TrimSpace(l.boxed), part: part}, l.indent
+			if l.box == 'x' {
+				i.state, i.why = done, "done"
+			}
+			for _, cmd := range commandsIn(l.boxed) {
+				r.gate(&i.gates, l.n, i.called(), cmd)
+			}
+			r.items = append(r.items, i)
+		case i != nil && (l.text == "" || in > deep || l.code):
+			if l.box != 0 {
+				if inner++; l.box == 'x' {
+					ticks++
+				} else {
+					i.criteria = appendNew(i.criteria, l.boxed)
+				}
+			}
+			said = append(said, strings.TrimPrefix(l.text, strings.Repeat(" ", min(in, deep+2))))
+		case l.text != "":
+			end()
+			if !l.code {
+				other++
+			}
+			r.about = text.JoinedBy("\n", r.about, l.text)
+		}
+	}
+	end()
+	if boxes == 0 || other > boxes {
+		return &Unknown{Looks: "looks like prose" + text.If(boxes > 0, fmt.Sprintf(" with %d of its lines boxes", boxes)), Text: true, Plan: planKey().MatchString(doc)}
+	}
+	r.list.Kind = checklist
+	return nil
+}
