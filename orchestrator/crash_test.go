@@ -3,11 +3,91 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"testing"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
 )
+
+// crash fails one commit, before or after its write.
+type crash struct {
+	commit        int
+	written, came bool
+}
+
+// crashes yields a crash at every commit of a run, with which the loop's body has to begin one. The last one does not come.
+func crashes(t *testing.T) iter.Seq[*crash] {
+	return func(yield func(*crash) bool) {
+		for n := 1; ; n++ {
+			for _, written := range []bool{false, true} {
+				c := &crash{commit: n, written: written}
+				if !yield(c) {
+					return
+				}
+				if !c.came {
+					if n == 1 {
+						t.Errorf("%v: it did not come", c)
+					}
+					return
+				}
+			}
+		}
+	}
+}
+
+func (c *crash) String() string { return fmt.Sprintf("commit %d, written %v", c.commit, c.written) }
+
+func (c *crash) fault(commit int, written bool) error {
+	if c.came || commit != c.commit || written != c.written {
+		return nil
+	}
+	c.came = true
+	return errDisk
+}
+
+// survives runs a request that may crash, and resumes it then. It returns false if there was no boulder yet.
+func (r *rig) survives(c *crash, req orchestrator.Request) bool {
+	r.t.Helper()
+	r.store.fault = c.fault
+	_, err := r.request(req)
+	if c.came != errors.Is(err, errDisk) || !c.came && err != nil {
+		r.t.Fatalf("%v: %v", c, err)
+	}
+	if c.came && len(r.store.events) > 0 {
+		r.continues(c, req)
+	}
+	return len(r.store.events) > 0
+}
+
+// obeys carries out an order while no process runs the boulder, again if it is not stored, and resumes it.
+func (r *rig) obeys(c *crash, order boulder.Order) {
+	r.t.Helper()
+	r.store.commits, r.store.fault = 0, c.fault
+	err := orchestrator.Obey(r.t.Context(), r.store, "b1", order, time.Now())
+	if c.came && !c.written {
+		err = orchestrator.Obey(r.t.Context(), r.store, "b1", order, time.Now())
+	}
+	if err != nil && !errors.Is(err, errDisk) {
+		r.t.Fatalf("%v: %v", c, err)
+	}
+	r.continues(c, orchestrator.Request{})
+}
+
+// continues resumes the boulder, also after a crash, unless it is over.
+func (r *rig) continues(c *crash, req orchestrator.Request) {
+	r.t.Helper()
+	again := orchestrator.Request{Resume: "b1", Approve: req.Approve}
+	_, err := r.request(again)
+	if errors.Is(err, errDisk) {
+		_, err = r.request(again)
+	}
+	if err != nil && !errors.Is(err, boulder.ErrFinished) {
+		r.t.Fatalf("%v: %v", c, err)
+	}
+}
 
 // TestCommitErrorWaitsForWorkers: a run that fails ends only after its turns have.
 func TestCommitErrorWaitsForWorkers(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -123,59 +122,35 @@ func TestRetryWithEdit(t *testing.T) {
 // Whichever commit after an edit fails, before or after its write, the end state is the same, and no prompt is sent twice.
 func TestEditSurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	crashed := true
-	for n := 1; crashed; n++ {
-		for _, late := range []bool{false, true} {
-			r := newRig(t)
-			ctx, stop := context.WithCancel(t.Context())
-			r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
-				if job.SubTask.ID == "a" {
-					stop()
-				}
-				return boulder.Evidence{FinalMessage: "done"}, nil
+	for crash := range crashes(t) {
+		r := newRig(t)
+		ctx, stop := context.WithCancel(t.Context())
+		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+			if job.SubTask.ID == "a" {
+				stop()
 			}
-			for _, err := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: planOf(spec("a"), spec("b", "a"), spec("gone", "a"))}) {
-				if err != nil && !errors.Is(err, context.Canceled) {
-					t.Fatal(err)
-				}
-			}
-			edit := r.edit(func(p *boulder.Plan) {
-				p.SubTasks[1].Description, p.SubTasks[1].Model = "Do b in another way", "p/other"
-				p.SubTasks[2] = boulder.Spec{ID: "new", Subject: "New", Description: "What was forgotten", DependsOn: []string{"b"}}
-			})
-			crashed, r.store.commits = false, 0
-			r.store.fault = func(commit int, written bool) error {
-				if commit == n && written == late {
-					crashed = true
-					return errDisk
-				}
-				return nil
-			}
-			err := orchestrator.Obey(t.Context(), r.store, "b1", edit, time.Now())
-			if err != nil && !late {
-				err = orchestrator.Obey(t.Context(), r.store, "b1", edit, time.Now())
-			}
-			if err != nil && !errors.Is(err, errDisk) {
+			return boulder.Evidence{FinalMessage: "done"}, nil
+		}
+		for _, err := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: planOf(spec("a"), spec("b", "a"), spec("gone", "a"))}) {
+			if err != nil && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
-			if _, err := r.resume(); err != nil && !errors.Is(err, errDisk) && !errors.Is(err, boulder.ErrFinished) {
-				t.Fatal(err)
-			}
-			r.store.fault = nil
-			if _, err := r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
-				t.Fatal(err)
-			}
-			head, subTasks := r.store.load(t)
-			if head.Status != boulder.Completed || head.Revision != 2 || subTasks["b"].Description != "Do b in another way" ||
-				subTasks["new"].Status != boulder.SubTaskCompleted || subTasks["gone"].Status != boulder.SubTaskSuperseded {
-				t.Errorf("commit %d, late %v: boulder is %s, %+v", n, late, head.Status, subTasks)
-			}
-			if got := r.server.sent(); got != 3 {
-				t.Errorf("commit %d, late %v: %d prompts, want one each for a, b and new", n, late, got)
-			}
-			if check, err := orchestrator.CheckDecisions(r.store.log("b1")); err != nil || check.Difference != nil {
-				t.Errorf("commit %d, late %v: %+v, %v", n, late, check.Difference, err)
-			}
+		}
+		edit := r.edit(func(p *boulder.Plan) {
+			p.SubTasks[1].Description, p.SubTasks[1].Model = "Do b in another way", "p/other"
+			p.SubTasks[2] = boulder.Spec{ID: "new", Subject: "New", Description: "What was forgotten", DependsOn: []string{"b"}}
+		})
+		r.obeys(crash, edit)
+		head, subTasks := r.store.load(t)
+		if head.Status != boulder.Completed || head.Revision != 2 || subTasks["b"].Description != "Do b in another way" ||
+			subTasks["new"].Status != boulder.SubTaskCompleted || subTasks["gone"].Status != boulder.SubTaskSuperseded {
+			t.Errorf("%v: boulder is %s, %+v", crash, head.Status, subTasks)
+		}
+		if got := r.server.sent(); got != 3 {
+			t.Errorf("%v: %d prompts, want one each for a, b and new", crash, got)
+		}
+		if check, err := orchestrator.CheckDecisions(r.store.log("b1")); err != nil || check.Difference != nil {
+			t.Errorf("%v: %+v, %v", crash, check.Difference, err)
 		}
 	}
 }

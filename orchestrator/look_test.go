@@ -143,46 +143,26 @@ func TestNoLook(t *testing.T) {
 // A crash at any commit: one session, one prompt, one bill, and the plan has the findings.
 func TestLookIsPaidOnce(t *testing.T) {
 	t.Parallel()
-	for commit := 1; ; commit++ {
-		over := false
-		for _, written := range []bool{false, true} {
-			r, l, asked := looking(t)
-			r.store.fault = func(n int, w bool) error {
-				if n == commit && w == written {
-					return errDisk
-				}
-				return nil
-			}
-			_, err := r.request(orchestrator.Request{Task: "t"})
-			if over = err == nil; over {
-				break
-			}
-			r.store.fault = nil
-			if len(r.store.events) == 0 {
-				continue
-			}
-			if events, err := r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
-				t.Fatalf("commit %d, written %v: %v after %v", commit, written, err, events)
-			}
-			head, _ := r.store.load(t)
-			if head.Status != boulder.Completed || head.LookUsage.Input != 7 || len(l.sessions) != 1 || l.sessions["manager:b1/look"] != "s1" {
-				t.Errorf("commit %d, written %v: %s, looks used %+v in %v", commit, written, head.Status, head.LookUsage, l.sessions)
-			}
-			stored := head.Look.MessageID
-			for id := range l.prompts {
-				if id != stored {
-					t.Errorf("commit %d, written %v: prompts %v, and %s is stored", commit, written, l.prompts, stored)
-				}
-			}
-			if last := (*asked)[len(*asked)-1]; last.Known == nil || len(last.Known.Facts.Found) != 1 {
-				t.Errorf("commit %d, written %v: planned with %+v", commit, written, last.Known)
+	for crash := range crashes(t) {
+		r, l, asked := looking(t)
+		if !r.survives(crash, orchestrator.Request{Task: "t"}) {
+			continue
+		}
+		head, _ := r.store.load(t)
+		if head.Status != boulder.Completed || head.LookUsage.Input != 7 || len(l.sessions) != 1 || l.sessions["manager:b1/look"] != "s1" {
+			t.Errorf("%v: %s, looks used %+v in %v", crash, head.Status, head.LookUsage, l.sessions)
+		}
+		stored := head.Look.MessageID
+		for id := range l.prompts {
+			if id != stored {
+				t.Errorf("%v: prompts %v, and %s is stored", crash, l.prompts, stored)
 			}
 		}
-		if over {
-			if commit < 8 {
-				t.Errorf("only %d commits", commit)
-			}
-			return
+		if last := (*asked)[len(*asked)-1]; last.Known == nil || len(last.Known.Facts.Found) != 1 {
+			t.Errorf("%v: planned with %+v", crash, last.Known)
+		}
+		if !crash.came && crash.commit < 8 {
+			t.Errorf("only %d commits", crash.commit)
 		}
 	}
 }
@@ -264,33 +244,18 @@ func TestReview(t *testing.T) {
 	if check, err := orchestrator.CheckDecisions(events); err != nil || check.Difference != nil {
 		t.Errorf("replayed: %v, %+v", err, check.Difference)
 	}
-	for commit := 1; ; commit++ {
-		for _, written := range []bool{false, true} {
-			r, l, _ := begun()
-			r.store.fault = func(n int, w bool) error {
-				if n == commit && w == written {
-					return errDisk
-				}
-				return nil
-			}
-			if _, err := r.request(req); err == nil {
-				if len(l.sessions) != 2 || commit < 20 {
-					t.Errorf("%d commits, sessions %v", commit, l.sessions)
-				}
-				return
-			}
-			r.store.fault = nil
-			if len(r.store.events) == 0 {
-				continue
-			}
-			if _, err := r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
-				t.Fatalf("commit %d, written %v: %v", commit, written, err)
-			}
-			head, _ := r.store.load(t)
-			n := 1 + head.Extensions // a check that was lost may not ask for one again
-			if head.Status != boulder.Completed || head.LookUsage.Input != int64(7*n) || len(l.sessions) != n || len(l.prompts) != n {
-				t.Errorf("commit %d, written %v: %s, looks used %+v, sessions %v, prompts %v", commit, written, head.Status, head.LookUsage, l.sessions, l.prompts)
-			}
+	for crash := range crashes(t) {
+		r, l, _ := begun()
+		if !r.survives(crash, req) {
+			continue
+		}
+		head, _ := r.store.load(t)
+		n := 1 + head.Extensions // a check that was lost may not ask for one again
+		if head.Status != boulder.Completed || head.LookUsage.Input != int64(7*n) || len(l.sessions) != n || len(l.prompts) != n {
+			t.Errorf("%v: %s, looks used %+v, sessions %v, prompts %v", crash, head.Status, head.LookUsage, l.sessions, l.prompts)
+		}
+		if !crash.came && (n != 2 || crash.commit < 20) {
+			t.Errorf("%d commits, sessions %v", crash.commit, l.sessions)
 		}
 	}
 }
@@ -317,38 +282,26 @@ func TestLookBeforeAReplan(t *testing.T) {
 	plan := planOf(spec("done"), spec("hard", "done"), spec("behind", "hard"))
 	plan.Facts.Found = []boulder.Finding{{ID: "f1", Statement: "known"}}
 	req := orchestrator.Request{Plan: plan, Settings: boulder.Settings{LookModel: "p/looks"}}
-	for commit := 1; ; commit++ {
-		for _, written := range []bool{false, true} {
-			r, l := begun()
-			r.store.fault = func(n int, w bool) error {
-				if n == commit && w == written {
-					return errDisk
-				}
-				return nil
-			}
-			events, err := r.request(req)
-			if err == nil {
-				if len(asked) != 2 || asked[0].Look != "" || len(asked[0].Facts.Found) != 1 || asked[1].Look != boulder.LookNever ||
-					len(asked[1].Facts.Found) != 2 || asked[1].Facts.Found[1].ID != "f2" || l.jobs[0].Look.Model != "p/looks" || commit < 20 {
-					t.Errorf("%d commits, %+v, asked %+v", commit, l.jobs, asked)
-				}
-				if check, err := orchestrator.CheckDecisions(events); err != nil || check.Difference != nil {
-					t.Errorf("replayed: %v, %+v", err, check.Difference)
-				}
-				return
-			}
-			r.store.fault = nil
-			if len(r.store.events) == 0 {
-				continue
-			}
-			if _, err := r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
-				t.Fatalf("commit %d, written %v: %v", commit, written, err)
-			}
-			head, _ := r.store.load(t)
-			found := replannedFacts(r.store.log("b1"))
-			if head.LookUsage.Input != 7 || len(l.prompts) != 1 || l.sessions["manager:b1/replan#1"] != "s1" || len(found) != 2 || found[1].Statement != "here" {
-				t.Errorf("commit %d, written %v: looks used %+v in %v, prompts %v, found %+v", commit, written, head.LookUsage, l.sessions, l.prompts, found)
-			}
+	for crash := range crashes(t) {
+		r, l := begun()
+		if !r.survives(crash, req) {
+			continue
+		}
+		head, _ := r.store.load(t)
+		log := r.store.log("b1")
+		found := replannedFacts(log)
+		if head.LookUsage.Input != 7 || len(l.prompts) != 1 || l.sessions["manager:b1/replan#1"] != "s1" || len(found) != 2 || found[1].Statement != "here" {
+			t.Errorf("%v: looks used %+v in %v, prompts %v, found %+v", crash, head.LookUsage, l.sessions, l.prompts, found)
+		}
+		if crash.came {
+			continue
+		}
+		if len(asked) != 2 || asked[0].Look != "" || len(asked[0].Facts.Found) != 1 || asked[1].Look != boulder.LookNever ||
+			len(asked[1].Facts.Found) != 2 || asked[1].Facts.Found[1].ID != "f2" || l.jobs[0].Look.Model != "p/looks" || crash.commit < 20 {
+			t.Errorf("%d commits, %+v, asked %+v", crash.commit, l.jobs, asked)
+		}
+		if check, err := orchestrator.CheckDecisions(log); err != nil || check.Difference != nil {
+			t.Errorf("replayed: %v, %+v", err, check.Difference)
 		}
 	}
 }

@@ -36,35 +36,18 @@ func questionsOf(t *testing.T, s *memStore) (raised []boulder.Blocker) {
 // commit fails. Briefs have what their sub-tasks rest on.
 func TestDefaultsAreBlockers(t *testing.T) {
 	t.Parallel()
-	for fails := 1; ; fails++ {
+	for crash := range crashes(t) {
 		r := newRig(t)
-		failed := false
-		r.store.fault = func(commit int, written bool) error {
-			if commit == fails/2+1 && written == (fails%2 == 1) && !failed {
-				failed = true
-				return errDisk
-			}
-			return nil
+		if !r.survives(crash, orchestrator.Request{Plan: undecided()}) {
+			continue
 		}
-		events, err := r.run(undecided())
-		if failed {
-			if !errors.Is(err, errDisk) {
-				t.Fatal(err)
-			}
-			if len(r.store.events) == 0 { // the boulder does not exist
-				continue
-			}
-		}
-		if !failed || !state(t, r.store).Boulder.Status.Terminal() {
-			if failed {
-				events, err = r.resume()
-			}
-			r.completes(events, err)
+		if status := state(t, r.store).Boulder.Status; status != boulder.Completed {
+			t.Fatalf("%v: %s", crash, status)
 		}
 		all := questionsOf(t, r.store)
 		if len(all) != 2 || all[0].ID != "B1" || all[1].ID != "B2" || all[0].PlanQuestion != "q1" || all[0].ChosenOption != "here" || all[0].Hard ||
 			all[0].Context != "it moves\nIt bears on: b" || all[1].PlanQuestion != "q2" {
-			t.Fatalf("commit %d: %+v", fails/2+1, all)
+			t.Fatalf("%v: %+v", crash, all)
 		}
 		if check, err := orchestrator.CheckDecisions(r.store.log("b1")); err != nil || check.Difference != nil {
 			t.Fatalf("replayed: %v, %+v", err, check.Difference)
@@ -73,9 +56,6 @@ func TestDefaultsAreBlockers(t *testing.T) {
 		if !strings.Contains(b, "Where? By default: here") || !strings.Contains(b, `About q3, "Who?": one`) || !strings.Contains(a, `About q3, "Who?": one`) ||
 			strings.Contains(a, "Where?") || strings.Contains(a+b, "When?") {
 			t.Fatalf("the briefs are\n%s\n%s", a, b)
-		}
-		if !failed {
-			return
 		}
 	}
 }

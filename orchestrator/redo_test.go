@@ -2,11 +2,9 @@ package orchestrator_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -31,56 +29,32 @@ func (l lined) Integrate(_ context.Context, what boulder.Integration, report fun
 func TestRedoSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{"", "base"} {
-		crashed := true
-		for n := 1; crashed; n++ {
-			for _, late := range []bool{false, true} {
-				r := newRig(t)
-				r.cfg.Runner = lined{r.server}
-				r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
-					e := boulder.Evidence{FinalMessage: "done", Diff: boulder.Diff{Hash: "change of " + job.SubTask.ID}}
-					if base != "" {
-						e.Diff.Commit = "work on " + job.SubTask.ID
-					}
-					return e, nil
+		for crash := range crashes(t) {
+			r := newRig(t)
+			r.cfg.Runner = lined{r.server}
+			r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+				e := boulder.Evidence{FinalMessage: "done", Diff: boulder.Diff{Hash: "change of " + job.SubTask.ID}}
+				if base != "" {
+					e.Diff.Commit = "work on " + job.SubTask.ID
 				}
-				r.completes(r.request(orchestrator.Request{Plan: planOf(spec("a"), spec("b", "a"), spec("x")), SlotBase: base}))
-				before := r.server.sent()
-				r.store.commits, crashed = 0, false
-				r.store.fault = func(commit int, written bool) error {
-					if commit == n && written == late {
-						crashed = true
-						return errDisk
-					}
-					return nil
-				}
-				if err := orchestrator.Obey(t.Context(), r.store, "b1", redo("a"), time.Now()); err != nil && !late {
-					r.store.fault = nil
-					err = orchestrator.Obey(t.Context(), r.store, "b1", redo("a"), time.Now())
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-				if _, err := r.resume(); err != nil && !errors.Is(err, errDisk) && !errors.Is(err, boulder.ErrFinished) {
-					t.Fatal(err)
-				}
-				r.store.fault = nil
-				if _, err := r.resume(); err != nil && !errors.Is(err, boulder.ErrFinished) {
-					t.Fatal(err)
-				}
-				head, subTasks := r.store.load(t)
-				if head.Status != boulder.Completed || subTasks["a"].Generation != 1 || subTasks["b"].Generation != 0 {
-					t.Errorf("commit %d of %q, late %v: boulder is %s, a %+v", n, base, late, head.Status, subTasks["a"])
-				}
-				if got := r.server.sent() - before; got != 1 {
-					t.Errorf("commit %d of %q, late %v: %d prompts, want that for a", n, base, late, got)
-				}
-				check, err := orchestrator.CheckDecisions(r.store.log("b1"))
-				if err != nil || check.Difference != nil {
-					t.Errorf("commit %d of %q, late %v: %+v, %v", n, base, late, check.Difference, err)
-				}
-				if base != "" && !strings.HasPrefix(head.Trunk.Tip, "base<") || strings.Count(head.Trunk.Tip, "<") != 3*len(base)/4 {
-					t.Errorf("commit %d, late %v: the tip is %s", n, late, head.Trunk.Tip)
-				}
+				return e, nil
+			}
+			r.completes(r.request(orchestrator.Request{Plan: planOf(spec("a"), spec("b", "a"), spec("x")), SlotBase: base}))
+			before := r.server.sent()
+			r.obeys(crash, redo("a"))
+			head, subTasks := r.store.load(t)
+			if head.Status != boulder.Completed || subTasks["a"].Generation != 1 || subTasks["b"].Generation != 0 {
+				t.Errorf("%v of %q: boulder is %s, a %+v", crash, base, head.Status, subTasks["a"])
+			}
+			if got := r.server.sent() - before; got != 1 {
+				t.Errorf("%v of %q: %d prompts, want that for a", crash, base, got)
+			}
+			check, err := orchestrator.CheckDecisions(r.store.log("b1"))
+			if err != nil || check.Difference != nil {
+				t.Errorf("%v of %q: %+v, %v", crash, base, check.Difference, err)
+			}
+			if base != "" && !strings.HasPrefix(head.Trunk.Tip, "base<") || strings.Count(head.Trunk.Tip, "<") != 3*len(base)/4 {
+				t.Errorf("%v: the tip is %s", crash, head.Trunk.Tip)
 			}
 		}
 	}

@@ -72,18 +72,10 @@ func TestRevise(t *testing.T) {
 // user did not see is adopted.
 func TestReviseAfterACrash(t *testing.T) {
 	t.Parallel()
-	const whole = 8 // commits up to the approval, at least
-	for at := 1; at <= whole; at++ {
+	for crash := range crashes(t) {
 		r := newRig(t)
 		var asked []string
 		r.cfg.Planner = reviser(&asked)
-		commits := 0
-		r.store.fault = func(commit int, _ bool) error {
-			if commits = commit; commit == at {
-				return errDisk
-			}
-			return nil
-		}
 		revised := false
 		approve := func(_ context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 			if len(p.SubTasks) == 1 {
@@ -92,17 +84,11 @@ func TestReviseAfterACrash(t *testing.T) {
 			revised = true
 			return orchestrator.Approval{Plan: p}, nil
 		}
-		_, err := r.request(orchestrator.Request{Task: "t", Approve: approve})
-		r.store.fault = nil
-		if !errors.Is(err, errDisk) {
-			t.Fatalf("commit %d of %d: %v", at, commits, err)
-		}
-		if at == 1 { // there is no boulder
+		if !r.survives(crash, orchestrator.Request{Task: "t", Approve: approve}) {
 			continue
 		}
-		r.completes(r.request(orchestrator.Request{Resume: "b1", Approve: approve}))
-		if head, subTasks := r.store.load(t); len(subTasks) != 2 || head.Revised != 1 || !revised {
-			t.Errorf("commit %d: %d sub-tasks, revised %d times, shown %v", at, len(subTasks), head.Revised, revised)
+		if head, subTasks := r.store.load(t); head.Status != boulder.Completed || len(subTasks) != 2 || head.Revised != 1 || !revised {
+			t.Errorf("%v: %s, %d sub-tasks, revised %d times, shown %v", crash, head.Status, len(subTasks), head.Revised, revised)
 		}
 	}
 }
