@@ -275,6 +275,11 @@ func (t *turn) converse(ctx context.Context, open func(context.Context) error) e
 		t.sub.Close()
 		release()
 	}
+	if t.job.Attempt.SessionID == "" { // before files are compared: OpenCode 1 writes a missing $schema into the project's configuration
+		if _, err := t.dir.DefaultModel(ctx); err != nil {
+			return fault(err)
+		}
+	}
 	if err := open(ctx); err != nil {
 		return err
 	}

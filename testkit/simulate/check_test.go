@@ -240,7 +240,9 @@ func (w *world) checkApplied(p *process, e boulder.Event) {
 	case boulder.PlanEdited:
 		w.checkEdited(b)
 	case boulder.ModelSet:
-		w.expectModels()
+		for _, id := range b.SubTasks {
+			w.models[id] = b.Model
+		}
 	case boulder.Continuation:
 		w.checkModel(b.AttemptRef)
 	case boulder.Starting:
