@@ -26,6 +26,7 @@ var eventTypes = []eventType{
 	ofAttempt("attempt-starting", false, (*State).starting, AttemptQueued),
 	ofAttempt("subtask-start", true, (*State).subTaskStart, AttemptStarting),
 	ofAttempt("turn-sent", false, (*State).turnSent, AttemptExecuting),
+	ofAttempt("effort-missing", true, (*State).effortMissing, AttemptExecuting),
 	ofAttempt("nudge", false, (*State).nudged, AttemptExecuting),
 	event("subtask-progress", true, (*State).progress),
 	ofAttempt("turn-ended", false, (*State).turnEnded, AttemptStarting, AttemptExecuting),
@@ -201,7 +202,7 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 	t.UpdatedAt = e.Time
 	a := &Attempt{
 		AttemptRef: AttemptRef{SubTaskID: t.ID, Attempt: t.Attempts}, Status: AttemptQueued,
-		Model: t.Model, Agent: t.Agent, QueueSeq: e.Seq, QueuedAt: e.Time, UpdatedAt: e.Time,
+		Model: t.Model, Effort: t.Effort, Agent: t.Agent, QueueSeq: e.Seq, QueuedAt: e.Time, UpdatedAt: e.Time,
 	}
 	s.Attempts = append(s.Attempts, a)
 	s.addOpen(&Open{SubTask: t, Attempt: a})

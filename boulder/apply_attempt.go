@@ -84,6 +84,16 @@ func (s *State) turnSent(e *Event, o *Open, b TurnSent) error {
 	return nil
 }
 
+func (s *State) effortMissing(_ *Event, o *Open, b EffortMissing) error {
+	if o.Attempt.Model != b.Model || o.Attempt.Effort != b.Effort || b.Effort == "" || o.Attempt.NoEffort {
+		return fmt.Errorf("attempt %d of %q is to run with %q", b.Attempt, b.SubTaskID, o.Attempt.Runs())
+	}
+	a := o.Attempt
+	lacking := Instead{a.Runs(), fmt.Sprintf("it does not have the effort %s", b.Effort)}
+	a.NoEffort, a.Instead = true, append(slices.Clip(a.Instead), lacking)
+	return nil
+}
+
 func (s *State) progress(e *Event, b SubTaskProgress) error {
 	o, err := s.at(b.AttemptRef, AttemptStarting, AttemptExecuting)
 	if err != nil {

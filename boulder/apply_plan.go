@@ -173,7 +173,7 @@ func (s *State) specify(t *SubTask, rev PlanRevision, spec Spec, approved func(g
 	t.ID, t.Revision, t.Subject, t.ActiveForm = spec.ID, rev.Number, spec.Subject, spec.ActiveForm
 	t.Description, t.SuccessCriteria, t.Priority = spec.Description, spec.SuccessCriteria, cmp.Or(spec.Priority, Medium)
 	t.DependsOn, t.BlockedBy = spec.DependsOn, spec.DependsOn
-	t.take(cmp.Or(spec.Model, rev.Plan.Model, model).Or(s.Boulder.Fallback))
+	s.take(t, &spec, &rev.Plan, model)
 	t.Agent = cmp.Or(spec.Agent, s.Boulder.Agent)
 	t.ExpectsChanges, t.EmptyOK, t.Outputs, t.Writes, t.Found = spec.ExpectsChanges, spec.EmptyOK, spec.Outputs, spec.Writes, spec.Found
 	t.Questions = spec.Questions

@@ -17,6 +17,7 @@ func (Looked) isBody()          {}
 func (Starting) isBody()        {}
 func (SubTaskStart) isBody()    {}
 func (TurnSent) isBody()        {}
+func (EffortMissing) isBody()   {}
 func (Nudged) isBody()          {}
 func (SubTaskProgress) isBody() {}
 func (TurnEnded) isBody()       {}

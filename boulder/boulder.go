@@ -145,6 +145,7 @@ type Settings struct {
 	Engine      string  `json:"engine,omitempty"`       // external engine whose log this copies; empty: this manager
 	Agent       string  `json:"agent,omitempty"`        // default for sub-tasks; empty: OpenCode's default
 	Model       Models  `json:"model,omitempty"`        // default for sub-tasks
+	Effort      string  `json:"effort,omitempty"`       // of models of sub-tasks that are named without one
 	Fallback    Models  `json:"fallback,omitempty"`     // behind a model of sub-tasks that is named alone
 	LedgerModel Models  `json:"ledger_model,omitempty"` // of both ledgers; see [Boulder.Ledger] for the one in use
 	Budget      *Budget `json:"budget,omitempty"`       // of the run; a resume does not refill it

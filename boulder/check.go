@@ -95,8 +95,8 @@ func checkOpen(o *Open, bad func(string, ...any)) {
 		bad("attempt %d of %q is open but %d is the newest", a.Attempt, id, o.SubTask.Attempts)
 	case a.Status == AttemptQueued && o.Turn != nil:
 		bad("attempt %d of %q is in line but has turn %d", a.Attempt, id, o.Turn.Number)
-	case a.Status == AttemptQueued && a.Model != o.SubTask.Model:
-		bad("attempt %d of %q is in line for %q, and is to run with %q", a.Attempt, id, a.Model, o.SubTask.Model)
+	case a.Status == AttemptQueued && (a.Model != o.SubTask.Model || a.Effort != o.SubTask.Effort):
+		bad("attempt %d of %q is in line for %q, and is to run with %q", a.Attempt, id, WithEffort(a.Model, a.Effort), o.SubTask.Wanted())
 	case a.Status == AttemptQueued:
 	case o.Turn == nil:
 		bad("attempt %d of %q is %s without a turn", a.Attempt, id, a.Status)

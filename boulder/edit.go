@@ -22,9 +22,11 @@ type PlanEdited struct {
 	Plan PlanRevision `json:"plan,omitzero" log:"only"`
 }
 
-// ModelSet changes the model of the sub-tasks for which neither they nor the plan name one, from their next turn.
+// ModelSet changes the model, the effort or both of the sub-tasks for which neither they nor the plan name one, from their
+// next turn.
 type ModelSet struct {
-	Model    Models   `json:"model"`
+	Model    Models   `json:"model,omitempty"`
+	Effort   string   `json:"effort,omitempty"`
 	SubTasks []string `json:"sub_tasks"`       // that it applies to; set by Apply
 	Later    []string `json:"later,omitempty"` // as in [PlanEdited]
 }
@@ -39,7 +41,7 @@ func (r Refusal) String() string { return r.What + ": " + r.Do }
 
 // Edit compares a plan with the current one, sub-task by sub-task, and returns the event that adopts it, but for its
 // revision, or why it cannot be adopted; nil and nothing if they differ in their order at most. Sub-tasks may come; those
-// that are neither done nor at work may change and go. Of what is at work gates, model, priority and budget may change.
+// that are neither done nor at work may change and go. Of what is at work gates, model, effort, priority and budget may change.
 func (s *State) Edit(now *Plan) (*PlanEdited, []Refusal) {
 	now = now.KeepAnswers(&s.Revision.Plan)
 	d := &edit{
@@ -57,7 +59,7 @@ func (s *State) Edit(now *Plan) (*PlanEdited, []Refusal) {
 		case t == nil:
 			d.Added = append(d.Added, PlannedIn{
 				ID: spec.ID, Subject: spec.Subject, DependsOn: append([]string{}, spec.DependsOn...),
-				Model: cmp.Or(spec.Model, now.Model, s.Boulder.Model),
+				Model: spec.ModelsIn(now, s.Boulder.Model, s.Boulder.Effort),
 			})
 			d.reachable(spec)
 		case was == nil || t.Status == SubTaskSuperseded:
@@ -152,12 +154,15 @@ func (d *edit) compare(t *SubTask, was, now Spec) {
 	if cmp.Or(was.Model, old.Model) != cmp.Or(now.Model, d.now.Model) {
 		fields = append(fields, "model")
 	}
+	if cmp.Or(was.Effort, old.Effort) != cmp.Or(now.Effort, d.now.Effort) {
+		fields = append(fields, "effort")
+	}
 	if len(was.DoneWhen)+len(now.DoneWhen) == 0 && !live && !slices.Equal(old.DoneWhen, d.now.DoneWhen) {
 		fields = append(fields, "done_when")
 	}
 	text := slices.ContainsFunc(fields, func(f string) bool {
 		f, _, _ = strings.Cut(f, ".")
-		return !slices.Contains([]string{"gates", "no_worse", "model", "priority", "budget"}, f)
+		return !slices.Contains([]string{"gates", "no_worse", "model", "effort", "priority", "budget"}, f)
 	})
 	switch graph := slices.Contains(fields, "depends_on"); {
 	case len(fields) == 0:
@@ -306,7 +311,7 @@ func (s *State) redescribe(e *Event, n *SubTask) {
 		n.ExpectsChanges = t.ExpectsChanges
 	}
 	if n.Models == t.Models && n.Models != "" {
-		n.Model = t.Model
+		n.Model, n.Effort = t.Model, t.Effort
 	}
 	for _, g := range t.NoGates {
 		n.NoWorse = without(n.NoWorse, []string{g.Command})
@@ -340,7 +345,8 @@ func (s *State) switchModel(e *Event, id string, later []string) {
 	switch {
 	case o == nil:
 	case o.Attempt.Status == AttemptQueued: // also if it follows a turn that a retry has just ended
-		o.Attempt.Model, o.Attempt.Agent = o.SubTask.Model, o.SubTask.Agent
+		o.Attempt.use(o.SubTask)
+		o.Attempt.Agent = o.SubTask.Agent
 	case !slices.Contains(later, id):
 		s.takeModel(e, o)
 	}
@@ -351,9 +357,10 @@ func (s *State) switchModel(e *Event, id string, later []string) {
 func (s *State) takeModel(e *Event, o *Open) {
 	a := o.Attempt
 	if a.Model == o.SubTask.Model {
+		a.use(o.SubTask)
 		return
 	}
-	s.instead(a, o.SubTask.Model)
+	s.instead(o)
 	a.SlotSeq = e.Seq
 	s.sortLive()
 	if a.Status == AttemptMonitoring {
@@ -414,33 +421,43 @@ func (s *State) sortQueues() {
 	}
 }
 
-// Unnamed returns the sub-tasks without a result for which neither they nor the plan name a model.
-func (s *State) Unnamed() (ids []string) {
+// Unnamed returns the sub-tasks without a result for which neither they nor the plan name what is set: a model or an effort.
+func (s *State) Unnamed(model Models, effort string) (ids []string) {
 	for _, t := range s.SubTasks {
 		if t.Status.satisfies() || t.Status == SubTaskSuperseded {
 			continue
 		}
-		if s.unnamed(t) {
+		noModel, noEffort := s.unnamed(t)
+		if noModel && model != "" || noEffort && effort != "" {
 			ids = append(ids, t.ID)
 		}
 	}
 	return ids
 }
 
-// unnamed reports whether neither a sub-task nor the plan names a model.
-func (s *State) unnamed(t *SubTask) bool {
-	spec := s.Revision.Plan.spec(t.ID)
-	return spec != nil && cmp.Or(spec.Model, s.Revision.Plan.Model) == ""
+// unnamed reports whether neither a sub-task nor the plan names a model, or an effort.
+func (s *State) unnamed(t *SubTask) (model, effort bool) {
+	spec, plan := s.Revision.Plan.spec(t.ID), &s.Revision.Plan
+	if spec == nil {
+		return false, false
+	}
+	return cmp.Or(spec.Model, plan.Model) == "", cmp.Or(spec.Effort, plan.Effort) == ""
+}
+
+// take has a sub-task run with the models and the effort of its plan, or of the boulder where that names none.
+func (s *State) take(t *SubTask, spec *Spec, plan *Plan, model Models) {
+	t.take(spec.ModelsIn(plan, model, "").Or(s.Boulder.Fallback).With(spec.effortIn(plan, s.Boulder.Effort)))
 }
 
 func (s *State) modelSet(e *Event, b ModelSet) error {
-	if b.Model == "" {
-		return errors.New("no model is named")
+	if b.Model == "" && b.Effort == "" {
+		return errors.New("no model and no effort is named")
 	}
-	s.Boulder.Model, b.SubTasks = b.Model, append([]string{}, s.Unnamed()...)
+	s.Boulder.Model, s.Boulder.Effort = cmp.Or(b.Model, s.Boulder.Model), cmp.Or(b.Effort, s.Boulder.Effort)
+	b.SubTasks = append([]string{}, s.Unnamed(b.Model, b.Effort)...)
 	for _, id := range b.SubTasks {
 		t := s.byID[id]
-		t.take(b.Model.Or(s.Boulder.Fallback))
+		s.take(t, s.Revision.Plan.spec(id), &s.Revision.Plan, s.Boulder.Model)
 		t.UpdatedAt = e.Time
 		s.switchModel(e, id, b.Later)
 	}

@@ -107,6 +107,7 @@ type SubTaskStart struct {
 	AttemptRef
 	Description string `json:"description"` // the sub-task's subject
 	Model       string `json:"model"`
+	Effort      string `json:"effort,omitempty"` // as in [Attempt]
 	SessionID   string `json:"session_id"`
 	Snapshot    string `json:"snapshot,omitempty" log:"only"`
 	Repo        *Repo  `json:"repo,omitempty" log:"only"`     // see [SubTask.Repo]
@@ -123,6 +124,15 @@ type TurnSent struct {
 	Resume    bool     `json:"resume,omitempty"`     // the one resume prompt of this turn
 	ToldUpTo  uint64   `json:"told_up_to,omitempty"` // see [Turn.ToldUpTo]
 	Server    string   `json:"server,omitempty"`     // see [Attempt.Server]
+}
+
+// EffortMissing says that the model of an attempt lacks the effort that it is to have: it is prompted without. Committed before
+// that.
+type EffortMissing struct {
+	AttemptRef
+	Model  string   `json:"model"`
+	Effort string   `json:"effort"`
+	Has    []string `json:"has,omitempty"` // the efforts of the model
 }
 
 // Nudged says that a prompt is about to be sent into a running turn that seems to be stuck. Committed before that.

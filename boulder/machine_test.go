@@ -26,7 +26,8 @@ func genPlan(t *rapid.T, most int) Plan {
 		s.ID = fmt.Sprintf("t%02d", i)
 		s.Subject, s.Description = "Do "+s.ID, "All of "+s.ID
 		s.Priority = rapid.SampledFrom([]Priority{"", High, Medium, Low}).Draw(t, "priority")
-		s.Model = rapid.SampledFrom([]Models{"", "p/one", "p/two", "q/three", "p/one,q/three"}).Draw(t, "model")
+		s.Model = rapid.SampledFrom([]Models{"", "p/one", "p/two#low", "q/three", "p/one#high,q/three"}).Draw(t, "model")
+		s.Effort = rapid.SampledFrom([]string{"", "", "high", DefaultEffort}).Draw(t, "effort")
 		s.Gates = rapid.SampledFrom([][]string{nil, {"true"}}).Draw(t, "gates")
 		s.Questions = rapid.SampledFrom([][]string{nil, {"q1"}, {"q1", "q2"}}).Draw(t, "questions")
 		for j := range i {
@@ -275,6 +276,9 @@ func (m *machine) attemptEvent(t *rapid.T, o *Open) Body {
 				AttemptRef: ref, Activity: "edit", Checkpoint: &Checkpoint{File: "f", Line: 1}, Usage: Usage{Input: 2},
 			}
 		case 4:
+			if o.Attempt.Effort != "" && rapid.Bool().Draw(t, "lacks") {
+				return EffortMissing{AttemptRef: ref, Model: o.Attempt.Model, Effort: o.Attempt.Effort}
+			}
 			return Nudged{AttemptRef: ref, Turn: o.Turn.Number, Rule: RuleErrors, MessageID: "n", Prompt: "look"}
 		case 5:
 			return Parked{AttemptRef: ref, Reason: "money", Digest: "stopped"}
@@ -496,7 +500,10 @@ func (m *machine) order(t *rapid.T, id string) Body {
 	case rapid.IntRange(0, 2).Draw(t, "edit") == 0:
 		return m.edited(t)
 	case rapid.IntRange(0, 5).Draw(t, "model") == 0:
-		return ModelSet{Model: rapid.SampledFrom([]Models{"", "p/one", "s/other", "s/other,p/two"}).Draw(t, "new model"), Later: m.later(t)}
+		return ModelSet{
+			Model:  rapid.SampledFrom([]Models{"", "p/one", "s/other#low", "s/other,p/two"}).Draw(t, "new model"),
+			Effort: rapid.SampledFrom([]string{"", "high", "low"}).Draw(t, "new effort"), Later: m.later(t),
+		}
 	}
 	return rapid.SampledFrom([]Body{
 		drop(SubTaskSkipped), drop(SubTaskCancelled), Reopened{SubTaskID: id, Reason: "retry"}, Kept{SubTaskID: id},
@@ -538,8 +545,10 @@ func (m *machine) edited(t *rapid.T) Body {
 		case 3:
 			s.Gates, s.NoWorse = []string{rapid.SampledFrom([]string{"make", "true", "make check"}).Draw(t, "gate")}, nil
 		case 4:
-			s.Model, s.Agent = rapid.SampledFrom([]Models{"", "p/one", "q/three", "p/two,q/three"}).Draw(t, "another model"), rapid.SampledFrom([]string{"", "build"}).Draw(t, "agent")
+			s.Model, s.Agent = rapid.SampledFrom([]Models{"", "p/one", "q/three#high", "p/two,q/three"}).Draw(t, "another model"), rapid.SampledFrom([]string{"", "build"}).Draw(t, "agent")
+			s.Effort = rapid.SampledFrom([]string{"", "low"}).Draw(t, "another effort")
 			plan.Model = rapid.SampledFrom([]Models{"", "", "p/two"}).Draw(t, "of the plan")
+			plan.Effort = rapid.SampledFrom([]string{"", "", "high"}).Draw(t, "effort of the plan")
 		case 5:
 			s.Priority = rapid.SampledFrom([]Priority{High, Low}).Draw(t, "another priority")
 		case 6:
@@ -585,12 +594,12 @@ func (m *machine) checkEdited(t *rapid.T, before *State, b PlanEdited) {
 			if is.Description != was.Description || is.Status != was.Status || !slices.Equal(is.DependsOn, was.DependsOn) {
 				t.Fatalf("%q is at work, and was changed: %s", spec.ID, encode(t, is))
 			}
-		case o != nil && (o.Attempt.Model != is.Model || o.Attempt.Agent != is.Agent):
-			t.Fatalf("the attempt of %q is queued for %s, and it is to run with %s", spec.ID, o.Attempt.Model, is.Model)
+		case o != nil && (o.Attempt.Model != is.Model || o.Attempt.Effort != is.Effort || o.Attempt.Agent != is.Agent):
+			t.Fatalf("the attempt of %q is queued for %s, and it is to run with %s", spec.ID, o.Attempt.Runs(), is.Wanted())
 		}
 		gates := filter(slices.Concat(is.Gates, is.GateHints), func(gate string) bool { return slices.Contains(spec.Gates, gate) })
 		if is.Description != spec.Description || !slices.Equal(is.DependsOn, spec.DependsOn) || is.Priority != cmp.Or(spec.Priority, Medium) ||
-			slices.Contains(b.Changed, spec.ID) && len(gates) < len(spec.Gates) || spec.Model != "" && is.Wanted() != spec.Model {
+			slices.Contains(b.Changed, spec.ID) && len(gates) < len(spec.Gates) || spec.Model != "" && is.Wanted() != spec.ModelsIn(&b.Plan.Plan, "", m.state.Boulder.Effort) {
 			t.Fatalf("%q is %s, and the plan says %s", spec.ID, encode(t, is), encode(t, spec))
 		}
 	}
@@ -691,6 +700,7 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 		SubTaskStart{AttemptRef: ref, SessionID: "s"},
 		TurnSent{AttemptRef: ref, Turn: turn, MessageID: rapid.SampledFrom([]string{"", "m2"}).Draw(t, "message id")},
 		TurnSent{AttemptRef: ref, Turn: turn, MessageID: "m3", Resume: true},
+		EffortMissing{AttemptRef: ref, Model: "q/other", Effort: "high"},
 		SubTaskProgress{AttemptRef: ref, Activity: "edit", Checkpoint: &Checkpoint{File: "f", Line: turn}},
 		TurnEnded{AttemptRef: ref, Turn: turn},
 		GateRun{AttemptRef: ref, Command: "true"},

@@ -11,33 +11,83 @@ import (
 )
 
 // Models name a model (provider/model), and after it those that take its place, in this order, while it cannot be used:
-// separated by commas, in JSON and files also as a list. Empty: none is named.
+// separated by commas, in JSON and files also as a list. Each may have its effort (provider/model#high). Empty: none is named.
 type Models string
 
-// All returns the models in order.
-func (m Models) All() []string {
+// DefaultEffort is the effort of a model that is asked for none.
+const DefaultEffort = "default"
+
+// Entries returns the models in order, with their efforts.
+func (m Models) Entries() []string {
 	if m == "" {
 		return nil
 	}
 	return strings.Split(string(m), ",")
 }
 
+// All returns the models in order, without efforts.
+func (m Models) All() []string {
+	all := m.Entries()
+	for i, entry := range all {
+		all[i], _, _ = strings.Cut(entry, "#")
+	}
+	return all
+}
+
 // String returns the models for users.
-func (m Models) String() string { return strings.Join(m.All(), ", ") }
+func (m Models) String() string { return strings.Join(m.Entries(), ", ") }
 
 // First returns the model to use while it can be used, or "".
 func (m Models) First() string {
-	first, _, _ := strings.Cut(string(m), ",")
-	return first
+	if all := m.All(); len(all) > 0 {
+		return all[0]
+	}
+	return ""
 }
+
+// Effort returns the effort of one of the models; empty: none is named.
+func (m Models) Effort(model string) string {
+	if i := slices.Index(m.All(), model); i >= 0 {
+		_, effort, _ := strings.Cut(m.Entries()[i], "#")
+		return effort
+	}
+	return ""
+}
+
+// With returns m with an effort for those that have none.
+func (m Models) With(effort string) Models {
+	all := m.Entries()
+	for i, entry := range all {
+		if !strings.Contains(entry, "#") {
+			all[i] = WithEffort(entry, effort)
+		}
+	}
+	return JoinModels(all...)
+}
+
+// WithEffort returns a model with its effort, as [Models] name it.
+func WithEffort(model, effort string) string {
+	if effort == "" {
+		return model
+	}
+	return model + "#" + effort
+}
+
+// Bare returns m without efforts.
+func (m Models) Bare() Models { return JoinModels(m.All()...) }
 
 // Or returns m with the fallback behind it, if it names one model only.
 func (m Models) Or(fallback Models) Models {
-	all := m.All()
+	all := m.Entries()
 	if len(all) != 1 {
 		return m
 	}
-	return JoinModels(append(all, without(fallback.All(), all)...)...)
+	for i, model := range fallback.All() {
+		if model != m.First() {
+			all = append(all, fallback.Entries()[i])
+		}
+	}
+	return JoinModels(all...)
 }
 
 // JoinModels returns the models as one value.
@@ -45,10 +95,10 @@ func JoinModels(all ...string) Models { return Models(strings.Join(all, ",")) }
 
 // MarshalJSON writes one model as a text, several as a list.
 func (m Models) MarshalJSON() ([]byte, error) {
-	if all := m.All(); len(all) > 1 {
+	if all := m.Entries(); len(all) > 1 {
 		return json.Marshal(all)
 	}
-	return json.Marshal(m.First())
+	return json.Marshal(string(m))
 }
 
 // UnmarshalJSON reads both.
@@ -62,14 +112,15 @@ func (m *Models) UnmarshalJSON(data []byte) error {
 }
 
 // Wanted returns the models that the sub-task may run with, the preferred one first.
-func (t *SubTask) Wanted() Models { return cmp.Or(t.Models, Models(t.Model)) }
+func (t *SubTask) Wanted() Models { return cmp.Or(t.Models, Models(WithEffort(t.Model, t.Effort))) }
 
 // take has the sub-task run with the first of these models, and with the others while that cannot be used.
 func (t *SubTask) take(models Models) {
 	t.Model, t.Models = models.First(), ""
-	if models != Models(t.Model) {
+	if len(models.All()) > 1 {
 		t.Models = models
 	}
+	t.Effort = models.Effort(t.Model)
 }
 
 // Ledger returns the model that plans and judges now, provider/model; empty: OpenCode's default.
@@ -140,11 +191,11 @@ func (s *State) switched(e *Event, b Switched) error {
 	}
 	for _, id := range b.SubTasks {
 		t := s.byID[id]
-		t.Model, t.UpdatedAt = b.To, e.Time
+		t.Model, t.Effort, t.UpdatedAt = b.To, t.Models.Effort(b.To), e.Time
 		switch o := s.open[id]; {
 		case o == nil:
 		case o.Attempt.Status == AttemptQueued:
-			s.instead(o.Attempt, b.To)
+			s.instead(o)
 		case e.Time.Before(o.Attempt.NotBefore): // it was refused, so its turn is not at work
 			s.takeModel(e, o)
 		}
@@ -154,13 +205,32 @@ func (s *State) switched(e *Event, b Switched) error {
 	return nil
 }
 
-// instead gives an attempt another model, and notes what that is used instead of.
-func (s *State) instead(a *Attempt, model string) {
+// instead gives an attempt the model of its sub-task, and notes what that is used instead of.
+func (s *State) instead(o *Open) {
+	a := o.Attempt
 	if cool := s.Boulder.Cooldowns[a.Model]; cool.Out != "" {
 		a.Instead = append(slices.Clip(a.Instead), Instead{a.Model, cool.Reason})
 	}
-	a.Model = model
-	a.Instead = filter(a.Instead, func(i Instead) bool { return i.Model != model })
+	a.use(o.SubTask)
+	a.Instead = filter(a.Instead, func(i Instead) bool { return i.Model != a.Model })
+}
+
+func (a *Attempt) use(t *SubTask) {
+	if a.Model != t.Model || a.Effort != t.Effort {
+		a.NoEffort, a.Instead = false, filter(a.Instead, func(i Instead) bool { return !strings.Contains(i.Model, "#") })
+	}
+	a.Model, a.Effort = t.Model, t.Effort
+}
+
+// Runs returns the model that the attempt uses, with its effort, as [Models] name it.
+func (a *Attempt) Runs() string { return WithEffort(a.Model, a.EffortUsed()) }
+
+// EffortUsed returns the effort that the model is prompted with; empty: its default.
+func (a *Attempt) EffortUsed() string {
+	if a.NoEffort {
+		return ""
+	}
+	return a.Effort
 }
 
 // wakeLedgers ends the waits for the model of the ledgers.

@@ -48,9 +48,11 @@ type Order struct {
 	Redone    *Redone   `json:"redone,omitempty"`      // of redo
 	Kept      *Kept     `json:"kept,omitempty"`        // of keep
 	// Hash is what the user was shown: of approve, decline and revise [Snapshot.Asked], with an edit the current plan's hash.
-	Hash  string `json:"hash,omitempty"`
-	Plan  *Plan  `json:"plan,omitempty"`  // of approve, revise, edit and retry: as the user edited it
-	Model Models `json:"model,omitempty"` // of edit, see [ModelSet]
+	Hash string `json:"hash,omitempty"`
+	Plan *Plan  `json:"plan,omitempty"` // of approve, revise, edit and retry: as the user edited it
+	// Model and Effort are of edit, see [ModelSet].
+	Model  Models `json:"model,omitempty"`
+	Effort string `json:"effort,omitempty"`
 }
 
 const maxNote = 4_000 // characters; a longer text belongs in a file that the note names
@@ -73,8 +75,8 @@ func (o Order) Validate() error {
 		return fmt.Errorf("%s has to say what has landed, is redone or kept, and nothing else may", o.Do)
 	case (agrees || edits) != (o.Hash != "") || !is(OrderApprove, OrderRevise) && !edits && o.Plan != nil:
 		return fmt.Errorf("%s has to say which plan was shown, and nothing else may", o.Do)
-	case is(OrderEdit) && o.Plan == nil && o.Model == "", !is(OrderEdit) && o.Model != "":
-		return fmt.Errorf("%s has to say what changes, and nothing else names a model", o.Do)
+	case is(OrderEdit) && o.Plan == nil && o.Model == "" && o.Effort == "", !is(OrderEdit) && (o.Model != "" || o.Effort != ""):
+		return fmt.Errorf("%s has to say what changes, and nothing else names a model or an effort", o.Do)
 	case is(OrderSettle) && o.BlockerID == "":
 		return fmt.Errorf("%s needs a blocker", o.Do)
 	case is(OrderRetry, OrderSkip) && o.SubTaskID == "":

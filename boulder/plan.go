@@ -1,6 +1,7 @@
 package boulder
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -26,6 +27,7 @@ type Plan struct {
 	// Request is what the task asks for and forbids, listed before it was split.
 	Request   []Obligation `json:"request,omitempty"`
 	Model     Models       `json:"model,omitempty"`                      // default for sub-tasks
+	Effort    string       `json:"effort,omitempty"`                     // of models that are named without one
 	DoneWhen  DoneWhen     `json:"done_when,omitempty" yaml:"done_when"` // of sub-tasks that name none
 	Isolation Isolation    `json:"isolation,omitempty"`
 	// IntegrationGates must exit 0 on every combined tree of an isolated run.
@@ -106,6 +108,7 @@ type Spec struct {
 	// NoWorse are gates that may stay as red as before the sub-task: tests that passed then must pass.
 	NoWorse        []string `json:"no_worse,omitempty"`
 	Model          Models   `json:"model,omitempty"`
+	Effort         string   `json:"effort,omitempty"` // of models that are named without one
 	Agent          string   `json:"agent,omitempty"`
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
@@ -116,6 +119,13 @@ type Spec struct {
 	DoneWhen       DoneWhen `json:"done_when,omitempty" yaml:"done_when"`
 	Budget         *Budget  `json:"budget,omitempty"`
 }
+
+// ModelsIn returns the models of a sub-task of a plan, with efforts. model and effort are for where neither names one.
+func (s *Spec) ModelsIn(p *Plan, model Models, effort string) Models {
+	return cmp.Or(s.Model, p.Model, model).With(s.effortIn(p, effort))
+}
+
+func (s *Spec) effortIn(p *Plan, effort string) string { return cmp.Or(s.Effort, p.Effort, effort) }
 
 // Shows reports whether a text is a success criterion or a gate of the sub-task.
 func (s *Spec) Shows(criterion string) bool {

@@ -110,7 +110,7 @@ func (p *Plan) spec(id string) *Spec {
 }
 
 func textOf(p *Plan, s Spec) string {
-	s.Model, s.Agent, s.Priority, s.Budget, s.DependsOn = "", "", "", nil, nil
+	s.Model, s.Effort, s.Agent, s.Priority, s.Budget, s.DependsOn = "", "", "", "", nil, nil
 	text, err := json.Marshal([]any{s, p.Constraints, p.DoneWhen})
 	if err != nil {
 		panic(err) // a Spec holds nothing that JSON cannot say
@@ -119,7 +119,11 @@ func textOf(p *Plan, s Spec) string {
 }
 
 func modelOf(p *Plan, s Spec) string {
-	return hashOf(string(s.Model) + "\x00" + string(p.Model) + "\x00" + s.Agent)
+	text := string(s.Model) + "\x00" + string(p.Model) + "\x00" + s.Agent
+	if effort := s.effortIn(p, ""); effort != "" {
+		text += "\x00" + effort
+	}
+	return hashOf(text)
 }
 
 // Edited returns the differences of a sub-task between two plans, none if a plan lacks it.
@@ -405,8 +409,9 @@ func (s *State) nextGeneration(t *SubTask, files Files) {
 	t.Summary, t.Output, t.Answer, t.Remaining, t.Failures, t.Before, t.PartialSummary, t.PartialMet = "", "", "", nil, nil, "", "", nil
 	t.Snapshot, t.Tree, t.GateRuns, t.Shared, t.Checkpoint = "", "", nil, false, nil
 	t.From, t.Work, t.Repo = "", "", nil
-	if s.unnamed(t) && s.Boulder.Model != "" { // which the user may have set since
-		t.take(s.Boulder.Model.Or(s.Boulder.Fallback))
+	// Which the user may have set since:
+	if model, effort := s.unnamed(t); model && s.Boulder.Model != "" || effort && s.Boulder.Effort != "" {
+		s.take(t, s.Revision.Plan.spec(t.ID), &s.Revision.Plan, s.Boulder.Model)
 	}
 }
 

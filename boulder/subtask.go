@@ -60,6 +60,7 @@ type SubTask struct {
 	BlockedBy []string `json:"blocked_by,omitempty"`
 
 	Model          string   `json:"model"`            // in use, provider/model; empty: OpenCode's default
+	Effort         string   `json:"effort,omitempty"` // of Model; empty: its default
 	Models         Models   `json:"models,omitempty"` // all that it may run with, the preferred one first; empty: Model alone
 	Agent          string   `json:"agent,omitempty"`
 	Gates          []string `json:"gates,omitempty"`
@@ -210,7 +211,9 @@ type Attempt struct {
 	Status       AttemptStatus `json:"status"`
 	Reason       string        `json:"reason,omitempty"`
 	Model        string        `json:"model"`
-	Instead      []Instead     `json:"instead,omitempty"` // the models that Model is used instead of, in the order of [Switched]
+	Effort       string        `json:"effort,omitempty"`    // of Model; empty: its default
+	NoEffort     bool          `json:"no_effort,omitempty"` // Model lacks Effort: its default is used
+	Instead      []Instead     `json:"instead,omitempty"`   // the models that Model is used instead of, in the order of [Switched]
 	Agent        string        `json:"agent,omitempty"`
 	QueueSeq     uint64        `json:"queue_seq"`            // event that queued it: FIFO order
 	SlotSeq      uint64        `json:"slot_seq,omitempty"`   // event that gave it its slot, or another model; 0 before
@@ -234,7 +237,7 @@ type Attempt struct {
 	UpdatedAt    time.Time     `json:"updated_at"`
 }
 
-// Instead is a model of a list that could not be used, and why.
+// Instead is a model of a list that could not be used, and why; with an effort, the model itself that lacks it.
 type Instead struct {
 	Model  string `json:"model"`
 	Reason string `json:"reason"`

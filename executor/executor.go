@@ -149,6 +149,7 @@ type turn struct {
 	dir    *opencode.Directory
 	sub    *opencode.Subscription
 	model  opencode.ModelRef
+	effort string // of the model; empty: its default
 	tree   *session.Turn
 	asks   *session.StandIn
 	seen   observation

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
@@ -53,6 +54,7 @@ func (t *turn) openSession(ctx context.Context) error {
 	}
 	return t.report(boulder.SubTaskStart{
 		AttemptRef: t.job.Attempt.AttemptRef, From: from, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
+		Effort:    t.job.Attempt.Effort,
 		SessionID: session.ID, Snapshot: snapshot, Repo: repo, Baseline: baseline,
 	})
 }
@@ -105,6 +107,9 @@ func (t *turn) rules() (rules []opencode.Rule) {
 
 // send ensures that the server has the turn's prompt exactly once, and reports whether the turn has already ended.
 func (t *turn) send(ctx context.Context) (ended bool, err error) {
+	if err := t.chooseEffort(ctx); err != nil {
+		return false, err
+	}
 	if t.job.Turn.MessageID == "" {
 		if t.job.Awaits() {
 			t.seen.cutOff = true
@@ -205,9 +210,30 @@ func (t *turn) prompt(ctx context.Context) error {
 		text = t.job.Resume
 	}
 	return fault(t.dir.Prompt(ctx, t.job.Attempt.SessionID, opencode.Prompt{
-		MessageID: t.lastMessageID(), Agent: t.job.Attempt.Agent, Model: t.model,
+		MessageID: t.lastMessageID(), Agent: t.job.Attempt.Agent, Model: t.model, Variant: t.effort,
 		Text: text, Metadata: t.tag(),
 	}))
+}
+
+// chooseEffort decides with which effort the model is prompted: that of the attempt, or none if the model lacks it.
+func (t *turn) chooseEffort(ctx context.Context) error {
+	a := &t.job.Attempt
+	if t.effort = ""; a.Effort == "" || a.Effort == boulder.DefaultEffort {
+		return nil
+	}
+	catalogue, err := t.dir.Catalogue(ctx)
+	if err != nil {
+		return fault(err)
+	}
+	has := catalogue.Efforts[t.model]
+	switch {
+	case slices.Contains(has, a.Effort):
+		t.effort = a.Effort
+	case !a.NoEffort:
+		a.NoEffort = true
+		return t.report(boulder.EffortMissing{AttemptRef: a.AttemptRef, Model: a.Model, Effort: a.Effort, Has: has})
+	}
+	return nil
 }
 
 // tag marks a session or a message as the manager's.

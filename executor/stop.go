@@ -103,7 +103,7 @@ func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
 	t.tree.Nudged(n)
 	p := opencode.Prompt{MessageID: n.MessageID, Text: n.Prompt, Metadata: t.tag()}
 	if d.Session == t.job.Attempt.SessionID {
-		p.Agent, p.Model = t.job.Attempt.Agent, t.model // a sub-agent keeps its own
+		p.Agent, p.Model, p.Variant = t.job.Attempt.Agent, t.model, t.effort // a sub-agent keeps its own
 	}
 	return fault(t.tree.In(t.dir, d.Session).Prompt(ctx, d.Session, p))
 }

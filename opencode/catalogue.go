@@ -9,6 +9,8 @@ import (
 // Catalogue lists the models of the connected providers, in no particular order.
 type Catalogue struct {
 	Models []ModelRef
+	// Efforts are the names of the models' variants, sorted: values of [Prompt.Variant].
+	Efforts map[ModelRef][]string
 	// Missing are the configured providers without a model, also those that are not enabled. OpenCode 1 does not tell them.
 	Missing []string
 	// Addresses are those of the providers, by id, as far as the configuration sets them.

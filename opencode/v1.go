@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -210,17 +211,19 @@ func (v v1) Catalogue(ctx context.Context) (out Catalogue, err error) {
 		Providers []struct {
 			ID, Key string
 			Options struct{ APIKey, BaseURL string }
-			Models  map[string]struct{}
+			Models  map[string]struct{ Variants map[string]json.RawMessage }
 		}
 	}](ctx, v, "list providers", "/config/providers", nil)
-	out.Addresses = map[string]string{}
+	out.Addresses, out.Efforts = map[string]string{}, map[ModelRef][]string{}
 	for _, p := range all.Providers {
 		out.Keys = append(out.Keys, p.Key, p.Options.APIKey)
 		if p.Options.BaseURL != "" {
 			out.Addresses[p.ID] = p.Options.BaseURL
 		}
-		for id := range p.Models {
-			out.Models = append(out.Models, ModelRef{p.ID, id})
+		for id, m := range p.Models {
+			ref := ModelRef{p.ID, id}
+			out.Models = append(out.Models, ref)
+			out.Efforts[ref] = slices.Sorted(maps.Keys(m.Variants))
 		}
 	}
 	return out, err

@@ -62,12 +62,13 @@ func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
 		sessionModel
 		Enabled  *bool
 		Settings struct{ APIKey, BaseURL string }
+		Variants []struct{ ID string }
 	}](ctx, v, "list models", "/api/model", v.here())
 	if err != nil {
 		return out, err
 	}
 	listed := map[string]bool{}
-	out.Addresses = map[string]string{}
+	out.Addresses, out.Efforts = map[string]string{}, map[ModelRef][]string{}
 	for _, m := range models {
 		listed[m.ProviderID] = true
 		out.Keys = append(out.Keys, m.Settings.APIKey)
@@ -76,6 +77,10 @@ func (v v2) Catalogue(ctx context.Context) (out Catalogue, err error) {
 		}
 		if m.Enabled == nil || *m.Enabled {
 			out.Models = append(out.Models, m.ref())
+			for _, variant := range m.Variants {
+				out.Efforts[m.ref()] = append(out.Efforts[m.ref()], variant.ID)
+			}
+			slices.Sort(out.Efforts[m.ref()])
 		}
 	}
 	entries, err := v.configuration(ctx)

@@ -30,8 +30,8 @@ func editEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(boul
 			bodies = append(bodies, settled)
 		}
 	}
-	if o.Model != "" {
-		bodies = append(bodies, boulder.ModelSet{Model: o.Model, Later: later})
+	if o.Model != "" || o.Effort != "" {
+		bodies = append(bodies, boulder.ModelSet{Model: o.Model, Effort: o.Effort, Later: later})
 	}
 	return bodies, nil
 }
@@ -82,7 +82,7 @@ func (r *run) usable(o boulder.Order) error {
 			needs[m] = append(needs[m], ids...)
 		}
 	}
-	if ids := r.state.Unnamed(); len(ids) > 0 {
+	if ids := r.state.Unnamed(o.Model, ""); len(ids) > 0 {
 		need(o.Model, ids...)
 	}
 	if o.Plan != nil {

@@ -269,7 +269,7 @@ func decomposed(s *boulder.State, a Approval, results map[string]boulder.Inherit
 		Inherited: slices.Sorted(maps.Keys(results)), SubTasks: make([]boulder.PlannedIn, 0, len(plan.SubTasks)),
 	}
 	for _, t := range plan.SubTasks {
-		d.SubTasks = append(d.SubTasks, plannedIn(t, plan.Model, d.Model))
+		d.SubTasks = append(d.SubTasks, plannedIn(t, plan, d.Model, s.Boulder.Effort))
 	}
 	return d
 }
@@ -309,7 +309,7 @@ func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inh
 	}
 	head.Task, head.PlanMode, head.ForkOf = from.Boulder.Task, from.Boulder.PlanMode, &f
 	head.DoneWhen, head.Checks, head.Loop = from.Boulder.DoneWhen, from.Boulder.Checks, from.Boulder.Loop
-	head.Model = cmp.Or(head.Model, from.Boulder.Model)
+	head.Model, head.Effort = cmp.Or(head.Model, from.Boulder.Model), cmp.Or(head.Effort, from.Boulder.Effort)
 	return &plan, from.Inherited(f.SubTasks), nil
 }
 

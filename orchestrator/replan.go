@@ -179,7 +179,7 @@ func replanned(s *boulder.State, n boulder.Replacement, gates bool, now time.Tim
 		}
 	}
 	for _, s := range n.SubTasks {
-		in := plannedIn(s, plan.Model, b.Model)
+		in := plannedIn(s, &plan, b.Model, b.Effort)
 		if from := n.Replaces[s.ID]; replaced(from) && !changed[from] {
 			changed[from] = true
 			e.Changed = append(e.Changed, boulder.Change{From: from, To: in})
@@ -225,9 +225,8 @@ func reowned(rows []boulder.Obligation, n boulder.Replacement, replaced func(id 
 	return rows
 }
 
-func plannedIn(s boulder.Spec, models ...boulder.Models) boulder.PlannedIn {
+func plannedIn(s boulder.Spec, p *boulder.Plan, model boulder.Models, effort string) boulder.PlannedIn {
 	return boulder.PlannedIn{
-		ID: s.ID, Subject: s.Subject, DependsOn: append([]string{}, s.DependsOn...),
-		Model: cmp.Or(append([]boulder.Models{s.Model}, models...)...),
+		ID: s.ID, Subject: s.Subject, DependsOn: append([]string{}, s.DependsOn...), Model: s.ModelsIn(p, model, effort),
 	}
 }

@@ -299,7 +299,7 @@ func (r *run) receive(m message) error {
 func (r *run) admissible(m message) error {
 	may := false
 	switch b := m.report.(type) {
-	case boulder.SubTaskStart, boulder.TurnSent, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised, boulder.WaitEnded:
+	case boulder.SubTaskStart, boulder.TurnSent, boulder.EffortMissing, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised, boulder.WaitEnded:
 		if ref := boulder.AttemptOf(b); workOf(ref) != m.from || !r.busy(m.from) {
 			return fmt.Errorf("attempt %d of %q reports for attempt %d of %q, or after its end: %w",
 				m.from.attempt.Attempt, m.from.attempt.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)

@@ -224,7 +224,7 @@ func (p *Project) LedgerIsDirect() bool { return p.direct[p.Ledger()] }
 
 // throughOpenCode returns the models of the ledgers that OpenCode is asked for.
 func (p *Project) throughOpenCode() boulder.Models {
-	return boulder.JoinModels(slices.DeleteFunc(p.ledgers.All(), func(m string) bool { return p.direct[m] })...)
+	return boulder.JoinModels(slices.DeleteFunc(p.ledgers.Entries(), func(m string) bool { return p.direct[boulder.Models(m).First()] })...)
 }
 
 // NoDiffs says why the project has no diffs, or returns "" if it has.

@@ -39,7 +39,7 @@ func (e *PlanEdit) AsksOpenCode() bool {
 		fields = append(fields, p.Fields...)
 	}
 	return slices.ContainsFunc(fields, func(f boulder.FieldChange) bool {
-		return len(f.Now) > 0 && (f.Field == "model" || f.Field == "agent" || f.Field == "done_when")
+		return len(f.Now) > 0 && (f.Field == "model" || f.Field == "effort" || f.Field == "agent" || f.Field == "done_when")
 	})
 }
 

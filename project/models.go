@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,14 +25,20 @@ const slowBoot = 5 * time.Second
 // CheckModels refuses a plan with a model or agent that OpenCode does not have, before the run spends an hour. It
 // returns the model of sub-tasks that name none: from flags, configuration or OpenCode; empty lets OpenCode choose.
 func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (boulder.Models, error) {
-	return p.checkModels(ctx, plan, "", "")
+	return p.checkModels(ctx, plan, boulder.Settings{})
 }
 
-// checkModels is [Project.CheckModels] for a run whose settings name a model and an agent, or none.
-func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, model boulder.Models, agent string) (boulder.Models, error) {
-	unnamed, err := modelsOf("--model", model, p.opts.Model, p.cfg.Model)
+// checkModels is [Project.CheckModels] for a run whose settings name a model, an effort and an agent, or none.
+func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, s boulder.Settings) (boulder.Models, error) {
+	unnamed, err := modelsOf("--model", s.Model, p.opts.Model, p.cfg.Model)
 	if err != nil {
 		return "", err
+	}
+	effort := cmp.Or(s.Effort, p.effort())
+	if effort != "" {
+		if err := providers.CheckEffort(effort); err != nil {
+			return "", usagef("--effort: %w", err)
+		}
 	}
 	slow := time.AfterFunc(time.Second, func() { p.note("Waiting for OpenCode …") })
 	defer slow.Stop()
@@ -50,10 +57,10 @@ func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, model bou
 		return "", fmt.Errorf("ask OpenCode for its models: %w", err)
 	}
 	p.secrets.Add("a key of OpenCode's", catalogue.Keys...)
-	if err := p.checkAgents(ctx, dir, plan, agent); err != nil {
+	if err := p.checkAgents(ctx, dir, plan, s.Agent); err != nil {
 		return "", err
 	}
-	from := cmp.Or(text.If(model != "", "the request"), "--model or the configuration")
+	from := cmp.Or(text.If(s.Model != "", "the request"), "--model or the configuration")
 	needed := func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }
 	if unnamed == "" && slices.ContainsFunc(plan.SubTasks, needed) {
 		from = "OpenCode's configuration"
@@ -68,8 +75,8 @@ func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, model bou
 		for _, err := range providers.CheckModels(models) {
 			return usagef("%s: %w", who, err)
 		}
-		for _, name := range models.All() {
-			wanted[name] = cmp.Or(wanted[name], who)
+		for _, entry := range models.Entries() {
+			wanted[entry] = cmp.Or(wanted[entry], who)
 		}
 		return nil
 	}
@@ -87,14 +94,63 @@ func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, model bou
 		used = append(used, provider)
 	}
 	p.warnOfProxies(p.Proxied(catalogue, used))
-	for name, who := range wanted {
+	for _, entry := range slices.Sorted(maps.Keys(wanted)) {
+		name := boulder.Models(entry).First()
 		if !catalogue.Has(opencode.Model(name)) {
 			provider, _, _ := strings.Cut(name, "/")
-			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, provider))
+			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", wanted[entry], name, offered(catalogue, provider))
+		}
+		if effort := boulder.Models(entry).Effort(name); lacks(catalogue, name, effort) {
+			return "", usagef("%s names the effort %s, which %s", wanted[entry], effort, efforts(catalogue, name))
 		}
 	}
-	return unnamed, nil
+	return unnamed, p.checkEffort(catalogue, plan, unnamed, effort)
 }
+
+// checkEffort refuses an effort that is not named with a model, if the model to use with it lacks it. One that takes the place
+// of that model goes without.
+func (p *Project) checkEffort(catalogue opencode.Catalogue, plan *boulder.Plan, unnamed boulder.Models, effort string) error {
+	told := map[string]bool{}
+	for _, s := range plan.SubTasks {
+		effort, who := cmp.Or(s.Effort, plan.Effort, effort), "--effort or the configuration"
+		switch {
+		case s.Effort != "":
+			who = fmt.Sprintf("sub-task %q", s.ID)
+		case plan.Effort != "":
+			who = "the plan's effort"
+		}
+		models := cmp.Or(s.Model, plan.Model, unnamed).Or(p.cfg.Models.Fallback)
+		for i, name := range models.All() {
+			switch entry := models.Entries()[i]; {
+			case strings.Contains(entry, "#") || !lacks(catalogue, name, effort):
+			case i == 0:
+				return usagef("%s names the effort %s, which %s", who, effort, efforts(catalogue, name))
+			case !told[name+"#"+effort]:
+				told[name+"#"+effort] = true
+				p.note("The effort %s is one that %s; while that takes another model's place, its default is used.", effort, efforts(catalogue, name))
+			}
+		}
+		if models == "" && effort != "" && effort != boulder.DefaultEffort {
+			return usagef("%s names the effort %s, but OpenCode chooses the model: name one, too", who, effort)
+		}
+	}
+	return nil
+}
+
+func lacks(c opencode.Catalogue, model, effort string) bool {
+	return effort != "" && effort != boulder.DefaultEffort && !slices.Contains(c.Efforts[opencode.Model(model)], effort)
+}
+
+// efforts says of a model which efforts it has instead.
+func efforts(c opencode.Catalogue, model string) string {
+	if all := c.Efforts[opencode.Model(model)]; len(all) > 0 {
+		return fmt.Sprintf("%s does not have: it has %s", model, strings.Join(all, ", "))
+	}
+	return model + " does not have: it has none"
+}
+
+// effort returns the effort of models of sub-tasks that are named without one, or "".
+func (p *Project) effort() string { return cmp.Or(p.opts.Effort, p.cfg.Effort) }
 
 // agent returns the agent of sub-tasks that name none; empty lets OpenCode choose.
 func (p *Project) agent() string { return cmp.Or(p.opts.Agent, p.cfg.Agent) }

@@ -186,7 +186,7 @@ func (p *Project) Check(ctx context.Context, req *Request) (err error) {
 // have, or a criterion that nothing can check. It returns the model of sub-tasks that name none, as [Project.CheckModels].
 func (p *Project) CheckNeeds(ctx context.Context, plan *boulder.Plan, s boulder.Settings, done Criteria) (boulder.Models, error) {
 	named := cmp.Or(plan, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
-	model, err := p.checkModels(ctx, named, s.Model, s.Agent)
+	model, err := p.checkModels(ctx, named, s)
 	if err == nil {
 		err = p.CheckCriteria(ctx, done, plan)
 	}

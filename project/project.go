@@ -39,6 +39,8 @@ type Options struct {
 	Config string
 	// Model is for sub-tasks that name none. Defaults to the configuration, then to OpenCode's own.
 	Model boulder.Models
+	// Effort is of models of sub-tasks that are named without one. Defaults to the configuration.
+	Effort string
 	// LedgerModel is for planning and judging. Defaults to the configuration, then to Model.
 	LedgerModel boulder.Models
 	// Agent is OpenCode's agent for sub-tasks that name none. Defaults to the configuration, then to OpenCode's own.

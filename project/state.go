@@ -158,6 +158,9 @@ func (p *Project) Complete(ctx context.Context, req *Request) error {
 	if req.Plan == nil && req.Fork == nil {
 		req.Model, req.GatesApproved = cmp.Or(req.Model, p.opts.Model, p.cfg.Model), p.cfg.AllowModelGates
 	}
+	if req.Fork == nil {
+		req.Effort = cmp.Or(req.Effort, p.effort())
+	}
 	req.Agent, req.Fallback = cmp.Or(req.Agent, p.agent()), cmp.Or(req.Fallback, p.cfg.Models.Fallback)
 	req.LookMode, req.LookModel = cmp.Or(req.LookMode, p.cfg.Plan.Look), cmp.Or(req.LookModel, p.cfg.Plan.LookModel)
 	if on, model := p.cfg.Reviews(); on {

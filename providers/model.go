@@ -36,16 +36,30 @@ func ParseModel(s string) (ModelRef, error) {
 		return ModelRef{}, fmt.Errorf("%q names no provider; write provider/model, for example openai/%s", s, s)
 	case provider == "" || model == "":
 		return ModelRef{}, fmt.Errorf("%q is half a model reference; write provider/model, for example openai/gpt-4o", s)
+	case strings.Contains(s, "#"):
+		return ModelRef{}, fmt.Errorf("%q names an effort, which only the models of sub-tasks and ledgers have", s)
 	}
 	return ModelRef{Provider: provider, Model: model}, nil
+}
+
+// CheckEffort refuses what cannot be the name of an effort. Which ones a model has, only its provider knows.
+func CheckEffort(effort string) error {
+	if effort == "" || len(effort) > maxModelRef || strings.ContainsFunc(effort, func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune(" ,#/", r) }) {
+		return fmt.Errorf("%q is no effort; write a name of the model's, such as high, or %s", effort, boulder.DefaultEffort)
+	}
+	return nil
 }
 
 // CheckModels returns what is wrong in a list of models, by the place in it.
 func CheckModels(models boulder.Models) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		all := models.All()
-		for i, name := range all {
+		for i, entry := range models.Entries() {
+			name, effort, named := strings.Cut(entry, "#")
 			_, err := ParseModel(name)
+			if err == nil && named {
+				err = CheckEffort(effort)
+			}
 			if err == nil && slices.Contains(all[:i], name) {
 				err = fmt.Errorf("%s is named twice", name)
 			}

@@ -52,6 +52,7 @@ func check(p *boulder.Plan, tell func(path, what, do string)) {
 	c.questions()
 	c.obligations()
 	c.models("model", p.Model)
+	c.effort("effort", p.Effort)
 	c.notBlank("", "integration_gates", p.IntegrationGates)
 	c.commands("integration_gates", p.IntegrationGates)
 	for i, s := range p.SubTasks {
@@ -202,6 +203,7 @@ func (c *checker) subTask(in, called string, s boulder.Spec) {
 		}
 	}
 	c.models(in+"model", s.Model)
+	c.effort(in+"effort", s.Effort)
 }
 
 var validID = text.Regexp(`^[\w-]+$`)
@@ -246,6 +248,15 @@ func (c *checker) models(path string, models boulder.Models) {
 			at = fmt.Sprintf("%s[%d]", path, i)
 		}
 		c.report(at, "`opencode models` lists those there are", "this is no model: %v", err)
+	}
+}
+
+func (c *checker) effort(path, effort string) {
+	if effort == "" {
+		return
+	}
+	if err := providers.CheckEffort(effort); err != nil {
+		c.report(path, "the error about another one lists those that a model has", "%v", err)
 	}
 }
 

@@ -52,6 +52,7 @@ type SubTask struct {
 type Model struct {
 	Attempt int               `json:"attempt"`
 	Model   string            `json:"model"`
+	Effort  string            `json:"effort,omitempty"`
 	Instead []boulder.Instead `json:"instead"`
 }
 
@@ -77,7 +78,7 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	}
 	for _, a := range in.Attempts {
 		if a.SubTaskID == t.ID && len(a.Instead) > 0 {
-			s.Models = append(s.Models, Model{a.Attempt, a.Model, a.Instead})
+			s.Models = append(s.Models, Model{a.Attempt, a.Model, a.EffortUsed(), a.Instead})
 		}
 	}
 	for _, g := range t.GateRuns {

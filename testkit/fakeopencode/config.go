@@ -26,6 +26,8 @@ type provider struct {
 }
 
 type model struct {
+	Variants map[string]struct{ ReasoningEffort string }
+
 	Cost  struct{ Input, Output float64 } // US dollars per million tokens
 	Limit struct{ Context, Output int }
 }
@@ -144,12 +146,15 @@ func (l *location) listModels(*http.Request) (any, error) {
 	for _, providerID := range slices.Sorted(maps.Keys(providers)) {
 		p := providers[providerID]
 		for _, id := range slices.Sorted(maps.Keys(p.Models)) {
-			m := p.Models[id]
+			m, variants := p.Models[id], []any{}
+			for _, name := range slices.Sorted(maps.Keys(m.Variants)) {
+				variants = append(variants, fields{"id": name})
+			}
 			all = append(all, fields{
 				"id": id, "modelID": id, "providerID": providerID, "name": id, "status": "active", "enabled": true,
 				"settings":     fields{"apiKey": p.Options.APIKey, "baseURL": p.Options.BaseURL},
 				"capabilities": fields{"tools": true, "input": []string{"text"}, "output": []string{"text"}},
-				"variants":     []any{}, "time": fields{"released": 0},
+				"variants":     variants, "time": fields{"released": 0},
 				"cost":  []any{fields{"input": m.Cost.Input, "output": m.Cost.Output, "cache": fields{"read": 0, "write": 0}}},
 				"limit": fields{"context": m.Limit.Context, "output": m.Limit.Output},
 			})

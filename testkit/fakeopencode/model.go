@@ -57,7 +57,7 @@ func (e endpoint) ask(
 	config := openai.DefaultConfig(e.provider.Options.APIKey)
 	config.BaseURL, config.HTTPClient = strings.TrimSuffix(e.provider.Options.BaseURL, "/"), &http.Client{Transport: call}
 	answer, err := openai.NewClientWithConfig(config).CreateChatCompletion(ctx, openai.ChatCompletionRequest{
-		Model: e.ref.ID, Messages: messages, Tools: tools,
+		Model: e.ref.ID, Messages: messages, Tools: tools, ReasoningEffort: e.model.Variants[e.ref.Variant].ReasoningEffort,
 	})
 	if err != nil {
 		return answer, call.failure(err)

@@ -1,6 +1,7 @@
 package scriptmodel
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ type condition struct {
 	// Kind is agent, structured, facts, title, check or any. Defaults to any, which includes none of facts, title and check.
 	Kind  Kind   `yaml:"kind"`
 	Model string `yaml:"model"`
+	// Effort is that of the request, or none. Defaults to any.
+	Effort string `yaml:"effort"`
 	// The named part of the request must contain all texts.
 	FirstUser texts `yaml:"first_user"`
 	LastUser  texts `yaml:"last_user"`
@@ -54,6 +57,7 @@ func (c condition) matches(req Request) bool {
 	}
 	return (c.Kind == kind || (c.Kind == "" || c.Kind == "any") && kind != KindTitle && kind != kindFacts && kind != kindCheck) &&
 		(c.Model == "" || c.Model == req.Model) &&
+		(c.Effort == "" || c.Effort == cmp.Or(req.Effort, "none")) &&
 		c.FirstUser.in(req.FirstUser()) &&
 		c.LastUser.in(req.LastUser()) &&
 		c.System.in(req.System) &&

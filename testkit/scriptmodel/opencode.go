@@ -29,6 +29,9 @@ func Config(url string) map[string]any {
 			"limit":     map[string]any{"context": 200_000, "output": 8_000},
 		}
 	}
+	models[ModelAgent].(map[string]any)["variants"] = map[string]any{
+		"high": map[string]any{"reasoningEffort": "high"}, "low": map[string]any{"reasoningEffort": "low"},
+	}
 	return map[string]any{
 		"$schema":           "https://opencode.ai/config.json",
 		"autoupdate":        false,

@@ -41,6 +41,7 @@ const kindCheck Kind = "check"
 // Request is a parsed chat completion request.
 type Request struct {
 	Model     string
+	Effort    string          // of reasoning, as OpenAI names it; empty: the model's default
 	Key       string          // the bearer token
 	SessionID string          // of OpenCode; empty from another caller
 	System    string          // text of all system and developer messages
@@ -167,7 +168,7 @@ func parseRequest(body io.Reader) (Request, error) {
 		return Request{}, errors.New("parse chat completion request: it has no messages")
 	}
 	r := Request{
-		Model: wire.Model, stream: wire.Stream,
+		Model: wire.Model, Effort: wire.ReasoningEffort, stream: wire.Stream,
 		structured: wire.ResponseFormat != nil && wire.ResponseFormat.Type != openai.ChatCompletionResponseFormatTypeText,
 	}
 	r.addMessages(wire.Messages)

@@ -71,7 +71,7 @@ func (a *app) runLoop(ctx context.Context, o *taskFlags, args []string) error {
 	loop.Iterations = cmp.Or(a.iterations, loop.Iterations)
 	req := project.Request{
 		Plan: plan, SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
-			Base: a.project.Base(), Agent: a.opts.Agent, Loop: &loop, DoneWhen: done.Words, Diverted: a.blockers, Budget: a.budget.run,
+			Base: a.project.Base(), Effort: a.opts.Effort, Agent: a.opts.Agent, Loop: &loop, DoneWhen: done.Words, Diverted: a.blockers, Budget: a.budget.run,
 		},
 	}
 	return a.run(ctx, &req, func(*project.State) (err error) { // no plan to approve

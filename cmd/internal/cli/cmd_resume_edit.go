@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// takeEdits has what the user changed adopted before a boulder continues: the plan file, after a yes, and the model of
-// sub-tasks without one (--model). taken: something was. d is then as it is afterwards.
+// takeEdits has what the user changed adopted before a boulder continues: the plan file, after a yes, and the model and the
+// effort of sub-tasks without (--model, --effort). taken: something was. d is then as it is afterwards.
 func (a *app) takeEdits(ctx context.Context, there *project.Access, d *boulder.Snapshot) (taken bool, err error) {
 	order, asks := boulder.Order{Do: boulder.OrderEdit}, false
 	if !a.keepPlan {
@@ -33,15 +34,16 @@ func (a *app) takeEdits(ctx context.Context, there *project.Access, d *boulder.S
 			order, asks = edit.Order(), edit.AsksOpenCode()
 		}
 	}
-	if a.opts.Model != "" && len(d.SubTasks) > 0 {
-		if order.Model, err = a.modelFor(d, order.Plan); err != nil {
+	if a.opts.Model+boulder.Models(a.opts.Effort) != "" && len(d.SubTasks) > 0 {
+		if order.Model, order.Effort, err = a.modelFor(d, order.Plan); err != nil {
 			return false, err
 		}
 	}
-	if order.Plan == nil && order.Model == "" {
+	set := order.Model != "" || order.Effort != ""
+	if order.Plan == nil && !set {
 		return false, nil
 	}
-	if asks || order.Model != "" {
+	if asks || set {
 		if err := a.checkEdit(ctx, there, d, order.Plan); err != nil {
 			return false, err
 		}
@@ -55,7 +57,7 @@ func (a *app) takeEdits(ctx context.Context, there *project.Access, d *boulder.S
 	if order.Plan != nil {
 		a.note("The edit is revision %d of the plan.", d.Boulder.Revision)
 	}
-	if order.Model != "" {
+	if set {
 		a.tellModel(d)
 	}
 	return true, nil
@@ -89,40 +91,53 @@ func (a *app) agreeEdit(ctx context.Context, d *boulder.Snapshot, edit *project.
 	return err
 }
 
-// modelFor returns the model of --model for an order, or "" if the boulder has it already. It refuses one that no sub-task
-// would take.
-func (a *app) modelFor(d *boulder.Snapshot, edited *boulder.Plan) (boulder.Models, error) {
+// modelFor returns the model of --model and the effort of --effort for an order, none of them if the boulder has it already. It
+// refuses one that no sub-task would take.
+func (a *app) modelFor(d *boulder.Snapshot, edited *boulder.Plan) (model boulder.Models, effort string, err error) {
 	s, err := boulder.Restore(*d)
-	if err == nil {
+	if err == nil && a.opts.Model != "" {
 		a.opts.Model, err = a.project.Model()
+	}
+	model, effort = a.opts.Model, a.opts.Effort
+	own := func(flag, value string) error {
+		return usagef("--%s %s is for sub-tasks that have no %[1]s of their own, and each one that is left has: "+
+			"edit `%[1]s` in the plan (`manager plan --of %[3]s`)", flag, value, d.Boulder.ID)
 	}
 	switch {
 	case err != nil:
-		return "", err
-	case edited == nil && len(s.Unnamed()) == 0:
-		return "", usagef("--model %s is for sub-tasks that have no model of their own, and each one that is left has: "+
-			"edit `model` in the plan (`manager plan --of %s`)", a.opts.Model, d.Boulder.ID)
-	case a.opts.Model == d.Boulder.Model:
-		a.tellModel(d)
-		return "", nil
+		return "", "", err
+	case edited == nil && model != "" && len(s.Unnamed(model, "")) == 0:
+		return "", "", own("model", model.String())
+	case edited == nil && effort != "" && len(s.Unnamed("", effort)) == 0:
+		return "", "", own("effort", effort)
 	}
-	return a.opts.Model, nil
+	if model == d.Boulder.Model {
+		model = ""
+	}
+	if effort == d.Boulder.Effort {
+		effort = ""
+	}
+	if model == "" && effort == "" {
+		a.tellModel(d)
+	}
+	return model, effort, nil
 }
 
-// tellModel says to which sub-tasks the model of --model applies.
+// tellModel says to which sub-tasks the model of --model and the effort of --effort apply.
 func (a *app) tellModel(d *boulder.Snapshot) {
 	s, err := boulder.Restore(*d)
 	if err != nil {
 		return
 	}
-	takes, own := s.Unnamed(), []string{}
+	takes, own := s.Unnamed(a.opts.Model, a.opts.Effort), []string{}
 	for _, t := range d.SubTasks {
 		if !t.Status.Terminal() && !slices.Contains(takes, t.ID) {
 			own = append(own, t.ID)
 		}
 	}
-	a.note("%s, from their next turn: %s%s.", a.opts.Model, strings.Join(takes, ", "),
-		text.Prefixed("; with a model of their own: ", strings.Join(own, ", ")))
+	with := text.JoinedBy(", ", a.opts.Model.String(), text.Prefixed("effort ", a.opts.Effort))
+	a.note("%s, from their next turn: %s%s.", with, strings.Join(takes, ", "),
+		text.Prefixed(cmp.Or(text.If(a.opts.Effort == "", "; with a model of their own: "), "; with their own: "), strings.Join(own, ", ")))
 }
 
 // checkEdit refuses models, agents and criteria that OpenCode does not have, of what is left to do.
@@ -141,6 +156,7 @@ func (a *app) checkEdit(ctx context.Context, there *project.Access, d *boulder.S
 		over[t.ID] = t.Status.Terminal()
 	}
 	plan.SubTasks = slices.DeleteFunc(slices.Clone(plan.SubTasks), func(s boulder.Spec) bool { return over[s.ID] })
-	_, err := a.project.CheckNeeds(ctx, &plan, boulder.Settings{}, project.Criteria{Words: d.Boulder.DoneWhen, Checks: d.Boulder.Checks})
+	now := boulder.Settings{Model: cmp.Or(a.opts.Model, d.Boulder.Model), Effort: cmp.Or(a.opts.Effort, d.Boulder.Effort)}
+	_, err := a.project.CheckNeeds(ctx, &plan, now, project.Criteria{Words: d.Boulder.DoneWhen, Checks: d.Boulder.Checks})
 	return err
 }

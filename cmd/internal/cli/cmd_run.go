@@ -80,7 +80,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	req := project.Request{SubTaskBudgets: a.budget.subTasks, Settings: boulder.Settings{
-		Base: a.project.Base(), Model: a.opts.Model, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
+		Base: a.project.Base(), Model: a.opts.Model, Effort: a.opts.Effort, Agent: a.opts.Agent, Budget: a.budget.run, DoneWhen: o.doneWhen, Diverted: a.blockers,
 		Isolation: o.isolation, CleanBase: o.onClean, Engine: o.engine,
 	}}
 	path, err := o.read(ctx, a, args, &req)

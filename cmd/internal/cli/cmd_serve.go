@@ -204,7 +204,7 @@ func (a *app) startServer(ctx context.Context) (*project.Access, error) {
 func (a *app) serverArgs() []string {
 	args := []string{"serve", "--until-idle", servedUntilIdle}
 	for _, flag := range []struct{ name, value string }{ // paths stay valid: the server inherits the working directory
-		{"-C", a.dir}, {"--attach", a.opts.Attach}, {"--model", string(a.opts.Model)}, {"--ledger-model", string(a.opts.LedgerModel)},
+		{"-C", a.dir}, {"--attach", a.opts.Attach}, {"--model", string(a.opts.Model)}, {"--effort", a.opts.Effort}, {"--ledger-model", string(a.opts.LedgerModel)},
 		{"--config", a.configFile}, {"--opencode", a.opts.OpenCode},
 	} {
 		if flag.value != "" {

@@ -37,6 +37,7 @@ type Entry struct {
 	Turn    int       `json:"turn,omitempty"`
 
 	Model     string `json:"model,omitempty"`
+	Effort    string `json:"effort,omitempty"` // of Model
 	Agent     string `json:"agent,omitempty"`
 	SessionID string `json:"session_id,omitempty"`
 	WaitedMS  int64  `json:"waited_ms,omitempty"` // for a slot
@@ -187,7 +188,7 @@ var descriptions = byBody(
 		s.log("attempt %d has a slot", b.Attempt)
 	}),
 	of(func(s *Entry, b boulder.SubTaskStart) {
-		s.log("attempt %d starts with %s in session %s%s", b.Attempt, ModelName(b.Model), b.SessionID,
+		s.log("attempt %d starts with %s in session %s%s", b.Attempt, ModelName(boulder.WithEffort(b.Model, b.Effort)), b.SessionID,
 			text.Prefixed("; ", report.GreenBefore(b.Baseline)))
 	}),
 	of(func(s *Entry, b boulder.TurnSent) {
@@ -197,6 +198,11 @@ var descriptions = byBody(
 			s.Prompt, s.Reason = "resume", "the turn was cut off, and its session was idle"
 			s.log("turn %d: the resume prompt is sent, because %s", b.Turn, s.Reason)
 		}
+	}),
+	of(func(s *Entry, b boulder.EffortMissing) {
+		s.Step = stepWarning
+		s.say(page.Attention, "%s does not have the effort %s (%s): its default is used", b.Model, b.Effort,
+			cmp.Or(text.Prefixed("it has ", strings.Join(b.Has, ", ")), "it has none"))
 	}),
 	of(func(s *Entry, b boulder.Nudged) {
 		s.Step, s.Turn, s.Rule, s.Text = stepNudge, b.Turn, b.Rule, b.Prompt
@@ -309,7 +315,8 @@ var descriptions = byBody(
 		s.decide("edited", "the user edited the plan", page.ByUser, "plan revision %d, edited by the user: %s", b.Revision, edited(b))
 	}),
 	of(func(s *Entry, b boulder.ModelSet) {
-		s.say(page.ByUser, "from their next turn with %s: %s", ModelName(b.Model.String()), cmp.Or(strings.Join(b.SubTasks, ", "), "no sub-task so far"))
+		with := text.JoinedBy(", ", b.Model.String(), text.Prefixed("effort ", b.Effort))
+		s.say(page.ByUser, "from their next turn with %s: %s", with, cmp.Or(strings.Join(b.SubTasks, ", "), "no sub-task so far"))
 	}),
 	of(func(s *Entry, b boulder.Switched) {
 		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.Until

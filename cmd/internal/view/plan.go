@@ -99,6 +99,7 @@ func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	}
 	Questions(o, plan)
 	o.Field(1, "model", plan.Model.String())
+	o.Field(1, "effort", plan.Effort)
 	switch {
 	case plan.Origin() == boulder.OriginDirect && plan.Reason != "":
 		o.Field(1, "not split", ModelName(plan.Seal.Model)+" found that no plan is needed: "+plan.Reason+" (--plan has it split all the same)")
@@ -288,7 +289,7 @@ func printSpec(o page.Out, mark, id string, s boulder.Spec, known []string) {
 	o.Fields(1, "expects", text.If(s.ExpectsChanges, "a change to files"),
 		"empty ok", text.If(s.EmptyOK, "to have found nothing is a good result"),
 		"outputs", strings.Join(s.Outputs, ", "), "is told", strings.Join(s.Found, ", "), "rests on", strings.Join(s.Questions, ", "), "writes", strings.Join(s.Writes, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model.String(),
-		"agent", s.Agent, "priority", text.If(s.Priority != boulder.Medium, string(s.Priority)))
+		"effort", s.Effort, "agent", s.Agent, "priority", text.If(s.Priority != boulder.Medium, string(s.Priority)))
 	o.Field(1, "budget", Budget(s.Budget))
 }
 

@@ -116,7 +116,8 @@ type row struct {
 	Reason    string                `json:"reason,omitempty"`
 	Priority  boulder.Priority      `json:"priority"`
 	DependsOn []string              `json:"depends_on"`
-	Model     string                `json:"model,omitempty"` // empty: OpenCode's default
+	Model     string                `json:"model,omitempty"`  // empty: OpenCode's default
+	Effort    string                `json:"effort,omitempty"` // of Model
 	Agent     string                `json:"agent,omitempty"`
 
 	Attempt       int                   `json:"attempt"`                  // number of the newest; 0 before the first
@@ -166,12 +167,15 @@ func (p *Progress) rows(limits orchestrator.Limits, others []boulder.Snapshot, n
 	for _, t := range p.State.SubTasks {
 		r := row{
 			ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
-			DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
+			DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Effort: t.Effort, Agent: t.Agent, Attempt: t.Attempts,
 			Checkpoint: t.Checkpoint, Usage: t.Usage, Summary: t.Summary, OutputData: t.Output, Blockers: t.Blockers,
 			doing: p.doing[t.ID], name: cmp.Or(text.OneLine(t.ActiveForm), text.OneLine(t.Subject)), place: len(waits) + 1,
 			replan: b.Replan != nil && (b.Replan.SubTaskID == t.ID || slices.Contains(b.Replan.Replaces, t.ID)),
 		}
 		for _, a := range attempts[t.ID] {
+			if r.Effort = t.Effort; a.NoEffort && a.Model == t.Model {
+				r.Effort = ""
+			}
 			r.AttemptStatus, r.Turn, r.SessionID, r.Usage = a.Status, a.Turns, a.SessionID, r.Usage.Add(a.Running())
 			end := a.EndedAt
 			if !a.Status.Terminal() {
@@ -248,6 +252,9 @@ func limitedText(until time.Time, reason string, now time.Time) string {
 	}
 	return fmt.Sprintf("limited until %s: %s", text.Until(until, now), reason)
 }
+
+// runs names the model of the sub-task, with its effort.
+func (r *row) runs() string { return boulder.WithEffort(r.Model, r.Effort) }
 
 // activeText says what a live sub-task does while a process runs it.
 func (r *row) activeText(b *boulder.Boulder, now time.Time) string {

@@ -207,7 +207,7 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 	}
 	for _, m := range s.Models {
 		for _, of := range m.Instead {
-			o.Item(2, o.Mark(page.Attention), " ", o.Plain(text.Clip(fmt.Sprintf("attempt %d: %s", m.Attempt, InsteadText(m.Model, of)), saidShown)))
+			o.Item(2, o.Mark(page.Attention), " ", o.Plain(text.Clip(fmt.Sprintf("attempt %d: %s", m.Attempt, InsteadText(boulder.WithEffort(m.Model, m.Effort), of)), saidShown)))
 		}
 	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {

@@ -147,7 +147,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 	case boulder.Created:
 		shown, line = noPicture, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
 	case boulder.SubTaskStart:
-		shown, line = noPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(b.Model)+
+		shown, line = noPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(boulder.WithEffort(b.Model, b.Effort))+
 			text.If(b.Attempt > 1, fmt.Sprintf(" (attempt %d)", b.Attempt))
 	case boulder.SubTaskDone:
 		r := v.progress.rows(v.Limits, nil, e.Time, true)[s.Position-1]
@@ -157,7 +157,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 			below = []string{"by the gates alone: no usable answer came from the judge"}
 		}
 		done = t.lines(r)[0]
-		line = text.JoinedBy(" · ", told.sign.String()+" "+text.Clip(s.Subject, 100), ModelName(s.Model),
+		line = text.JoinedBy(" · ", told.sign.String()+" "+text.Clip(s.Subject, 100), ModelName(boulder.WithEffort(r.Model, r.Effort)),
 			text.Millis(r.ElapsedMS), Usage(s.Usage))
 	case boulder.SubTaskProgress:
 		if v.progress.repeated {

@@ -74,7 +74,7 @@ func (s *Show) Print(o page.Out) {
 	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), Words(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
 	o.Text(1, b.Task)
 	o.Fields(1, "created", text.Stamp(b.CreatedAt), "updated", text.Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
-		"model", b.Model.String(), "ledgers", b.LedgerModel.String(), "usage", Usage(b.Usage), "fork of", fork,
+		"model", b.Model.String(), "effort", b.Effort, "ledgers", b.LedgerModel.String(), "usage", Usage(b.Usage), "fork of", fork,
 		"done when", strings.Join(b.DoneWhen, ", "), "loop", loop)
 	if b.Status == boulder.Paused {
 		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+b.ID))
@@ -124,7 +124,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	}
 	o.Say(o.Mark(Sign(t.Status)), fmt.Sprintf(" %d. ", t.Position), o.Strong(t.Subject), "  ",
 		o.Faint(fmt.Sprintf("(%s) %s", t.ID, Words(t.Status))))
-	o.Fields(1, "why", t.Reason, "replaces", replaces, "after", strings.Join(t.DependsOn, ", "), "model", t.Model,
+	o.Fields(1, "why", t.Reason, "replaces", replaces, "after", strings.Join(t.DependsOn, ", "), "model", boulder.WithEffort(t.Model, t.Effort),
 		"agent", t.Agent, "usage", text.If(t.Usage.Calls > 0, Usage(t.Usage)),
 		"integrated", text.Prefixed("as commit ", t.Integrated),
 		"stalls", text.If(t.Stalls > 0, fmt.Sprint(t.Stalls)), "last edit", edit)
@@ -288,6 +288,7 @@ type attemptReceipt struct {
 	Attempt int                   `json:"attempt"`
 	Status  boulder.AttemptStatus `json:"status"`
 	Model   string                `json:"model"`
+	Effort  string                `json:"effort,omitempty"`
 	Instead []boulder.Instead     `json:"instead,omitempty"` // of these, which could not be used
 	spending
 
@@ -315,7 +316,7 @@ func NewReceipt(of *project.Reading) *Receipt {
 			running := a.Running()
 			s.Usage, r.Usage = s.Usage.Add(running), r.Usage.Add(running)
 			s.Attempts = append(s.Attempts, attemptReceipt{
-				Attempt: a.Attempt, Status: a.Status, Model: a.Model, Instead: a.Instead, stopped: stopped(b.Status == boulder.Paused, a),
+				Attempt: a.Attempt, Status: a.Status, Model: a.Model, Effort: a.EffortUsed(), Instead: a.Instead, stopped: stopped(b.Status == boulder.Paused, a),
 				spending: spending{a.Usage.Add(running), a.Worked.Milliseconds()},
 			})
 		}
@@ -378,9 +379,9 @@ func (r *Receipt) Print(o page.Out) {
 			case r.Status == boulder.Paused:
 				how = "paused"
 			}
-			add(o.Dim, fmt.Sprintf("· attempt %d, %s", a.Attempt, how), a.spending, "", nil)
+			add(o.Dim, fmt.Sprintf("· attempt %d, %s", a.Attempt, how), a.spending, text.If(a.Effort != "", boulder.WithEffort(a.Model, a.Effort)), nil)
 			for _, of := range a.Instead {
-				rows = append(rows, []string{"  " + o.Faint(text.Clip(InsteadText(a.Model, of), 200))})
+				rows = append(rows, []string{"  " + o.Faint(text.Clip(InsteadText(boulder.WithEffort(a.Model, a.Effort), of), 200))})
 			}
 		}
 	}

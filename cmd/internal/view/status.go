@@ -30,6 +30,7 @@ type Status struct {
 	Base        string                `json:"base,omitempty"` // commit that the plan was made on
 	Revision    int                   `json:"revision"`       // of the plan; 0 while planning
 	Model       boulder.Models        `json:"model,omitempty"`
+	Effort      string                `json:"effort,omitempty"` // of models that are named without one
 	Engine      string                `json:"engine,omitempty"` // that runs it; empty: a manager on this machine
 	LedgerModel boulder.Models        `json:"ledger_model,omitempty"`
 	RunBy       *project.Holder       `json:"run_by"`             // the process that runs it; null if none does
@@ -60,7 +61,7 @@ func NewStatus(r *project.Reading) *Status {
 	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-project.Newest):]
 	s := &Status{
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.LeftSessions,
-		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, LedgerModel: b.LedgerModel,
+		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, Effort: b.Effort, LedgerModel: b.LedgerModel,
 		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Answer: b.Answer, Summary: b.Summary,
 		StartAt: b.StartAt, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,
 		copied: b.Engine != "" && r.Holder == nil, written: b.Written(),

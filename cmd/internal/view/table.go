@@ -80,8 +80,8 @@ type tasks struct {
 func (t *tasks) lines(rows ...row) []string {
 	var models []string
 	for i := range rows {
-		if r := &rows[i]; !r.unused() && !r.idle() && !slices.Contains(models, r.Model) {
-			models = append(models, r.Model)
+		if r := &rows[i]; !r.unused() && !r.idle() && !slices.Contains(models, r.runs()) {
+			models = append(models, r.runs())
 		}
 	}
 	model := t.width >= 100 || t.width >= 80 && (t.fixed || len(models) > 1)
@@ -117,7 +117,7 @@ func (t *tasks) lines(rows ...row) []string {
 		case r.unused():
 			cells = append(cells, []string{head + name})
 		default:
-			of := cmp.Or(text.Clip(r.Model[strings.LastIndexByte(r.Model, '/')+1:], 26), "default model") // no provider
+			of := cmp.Or(text.Clip(r.runs()[strings.LastIndexByte(r.runs(), '/')+1:], 26), "default model") // no provider
 			cells = append(cells, []string{
 				head + name, text.If(model, t.Dim(of)), t.Dim(text.Millis(r.ElapsedMS)),
 				text.If(t.width >= 60, t.Dim(text.Count(r.Usage.Tokens()))), t.Dim(costText(r.Usage)),

@@ -126,14 +126,14 @@ func (w *Why) take(e boulder.Event) {
 	case boulder.Starting:
 		for _, a := range w.detail.Attempts {
 			if a.AttemptRef == b.AttemptRef {
-				s.Model, s.Agent, s.SessionID = a.Model, a.Agent, a.SessionID
+				s.Model, s.Effort, s.Agent, s.SessionID = a.Model, a.EffortUsed(), a.Agent, a.SessionID
 				s.WaitedMS = max(0, e.Time.Sub(a.QueuedAt).Milliseconds())
 			}
 		}
 	case boulder.SubTaskStart: // it may have another one by now
 		for i := range w.Chain {
 			if c := &w.Chain[i]; c.Step == stepAttempt && c.Attempt == b.Attempt {
-				c.Model = b.Model
+				c.Model, c.Effort = b.Model, b.Effort
 			}
 		}
 	case boulder.Continuation:
@@ -165,7 +165,7 @@ func (w *Why) Print(o page.Out) {
 		switch s.Step {
 		case stepAttempt:
 			o.Say()
-			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(text.JoinedBy(", ", text.Stamp(s.Time), ModelName(s.Model),
+			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(text.JoinedBy(", ", text.Stamp(s.Time), ModelName(boulder.WithEffort(s.Model, s.Effort)),
 				text.Prefixed("agent ", s.Agent), text.Prefixed("session ", s.SessionID),
 				text.If(s.WaitedMS >= 1000, "waited "+text.Millis(s.WaitedMS)+" for its slot"))))
 			continue

@@ -28,6 +28,7 @@ import (
 // Config is the merged configuration: the files override [Default].
 type Config struct {
 	Model       boulder.Models `yaml:"model"`        // for sub-tasks that name none
+	Effort      string         `yaml:"effort"`       // of models of sub-tasks that are named without one
 	LedgerModel boulder.Models `yaml:"ledger_model"` // for planning and judging
 	Models      Models         `yaml:"models"`
 	Agent       string         `yaml:"agent"`    // of OpenCode, for sub-tasks that name none
@@ -200,6 +201,9 @@ func (c *Config) check(file *yamlfile.File) {
 		for i, err := range providers.CheckModels(models) {
 			file.Report(fmt.Sprintf("%s[%d]", path, i), path+": "+err.Error(), "")
 		}
+	}
+	if c.Effort != "" {
+		reportAll("effort", providers.CheckEffort(c.Effort))
 	}
 	if _, err := providers.ParseModel(c.Plan.LookModel); c.Plan.LookModel != "" {
 		reportAll("plan.look_model", err)
