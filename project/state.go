@@ -370,6 +370,13 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 				cmp.Or(s.p.ledgers, "the default model"), req.Resume, cmp.Or(judge, "the default model"), req.Resume)
 		}
 	}
+	if req.Resume == "" && req.Fork == nil { // who submits may have asked another OpenCode, or none
+		model, err := s.p.CheckNeeds(ctx, req.Plan, req.Settings, s.p.Criteria(req.DoneWhen))
+		if _, bad := errors.AsType[*UsageError](err); bad {
+			return "", fmt.Errorf("%w: %w", boulder.ErrRefused, err)
+		}
+		req.Model = cmp.Or(model, req.Model) // a fault is the run's, which waits it out
+	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -387,7 +394,7 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 		s.rests()
 		s.work.Done()
 	}
-	next, stop := iter.Pull2(s.RunChecked(s.ctx, req)) // who submits has checked it
+	next, stop := iter.Pull2(s.RunChecked(s.ctx, req))
 	e, err, ok := next()
 	if err != nil || !ok {
 		stop()

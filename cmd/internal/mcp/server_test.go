@@ -21,7 +21,9 @@ import (
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/projecttest"
 	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/testkit/fakeopencode"
 	"github.com/bouldermgr/manager/testkit/golden/sample"
+	"github.com/bouldermgr/manager/testkit/octest"
 )
 
 // world is a project and an agent with manager's tools.
@@ -29,6 +31,8 @@ type world struct {
 	t     *testing.T
 	dir   string
 	agent *sdk.ClientSession
+
+	attach string // to an OpenCode; there is none otherwise
 }
 
 func newWorld(t *testing.T, config string) *world {
@@ -69,7 +73,7 @@ func (w *world) write(name, text string) {
 // open opens the project as another process would, without an OpenCode.
 func (w *world) open() *project.Project {
 	w.t.Helper()
-	p, err := project.Open(w.dir, project.Options{Environ: []string{}, OpenCode: "/nowhere/opencode"})
+	p, err := project.Open(w.dir, project.Options{Environ: []string{}, OpenCode: "/nowhere/opencode", Attach: w.attach})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -268,6 +272,25 @@ func TestServerOfAnotherLedger(t *testing.T) {
 	_, _, err = p.HandOver(t.Context(), project.Request{Task: "Do it"}, nil)
 	if !errors.Is(err, boulder.ErrRefused) || !strings.Contains(err.Error(), "not with openai/another") {
 		t.Error(err)
+	}
+}
+
+// What OpenCode does not have is refused before anything is begun, though an agent's plan is checked without it.
+func TestPlanThatOpenCodeCannotRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	w.attach = octest.ServeStandIn(t, fakeopencode.Behaviour{}, w.dir, octest.Env(t, ""))
+	for field, says := range map[string]string{"model: scripted/nosuch": "scripted/nosuch", "agent: nobody": "the agent nobody"} {
+		plan := strings.Replace(ungated, "{id", "{"+field+", id", 1)
+		w.refuses("run", args{"plan": plan}, says)
+	}
+	access, err := w.open().Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer access.Close()
+	if all, err := access.Listing(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("begun: %v %v", all, err)
 	}
 }
 
