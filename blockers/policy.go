@@ -83,7 +83,7 @@ func (p Policy) decide(ask *boulder.Ask) (Action, time.Duration) {
 	}
 	action, wait := Allow, time.Duration(0)
 	for _, pattern := range patternsOf(ask) {
-		switch a, w := p.permission(ask.Permission, pattern); {
+		switch a, w := p.Permission(ask.Permission, pattern); {
 		case a == Deny:
 			return Deny, 0
 		case a == AskMe && (action == Allow || w < wait):
@@ -101,7 +101,8 @@ func patternsOf(ask *boulder.Ask) []string {
 	return ask.Patterns
 }
 
-func (p Policy) permission(permission, pattern string) (Action, time.Duration) {
+// Permission returns how to treat an ask for a permission, and how long the user may answer.
+func (p Policy) Permission(permission, pattern string) (Action, time.Duration) {
 	for _, r := range slices.Backward(p.Permissions) {
 		if permission == doomLoop && r.Permission != doomLoop {
 			continue

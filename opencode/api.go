@@ -88,6 +88,10 @@ type API interface {
 
 	Agents(ctx context.Context) (names []string, err error)
 
+	// AgentRules returns the permission rules of an agent, without those of a session; the last match wins. Empty: of the one
+	// that sessions get which name none.
+	AgentRules(ctx context.Context, agent string) ([]Rule, error)
+
 	// HasLanguageServer reports whether one runs in the directory. OpenCode starts an installed one at the first edit of a
 	// file of its kinds, which are not known. Without one, diagnostics are empty, as for files without errors. See [Caps].
 	HasLanguageServer(ctx context.Context) (bool, error)

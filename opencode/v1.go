@@ -242,6 +242,31 @@ func (v v1) Agents(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
+func (v v1) AgentRules(ctx context.Context, agent string) ([]Rule, error) {
+	if agent == "" {
+		config, err := get[struct {
+			Default string `json:"default_agent"`
+		}](ctx, v, "get configuration", "/config", nil)
+		if err != nil {
+			return nil, err
+		}
+		agent = cmp.Or(config.Default, buildAgent)
+	}
+	all, err := get[[]struct {
+		Name  string
+		Rules []Rule `json:"permission"`
+	}](ctx, v, "list agents", "/agent", nil)
+	for _, a := range all {
+		if a.Name == agent {
+			return a.Rules, err
+		}
+	}
+	return nil, err
+}
+
+// buildAgent is the default agent of OpenCode.
+const buildAgent = "build"
+
 func (v v1) HasLanguageServer(ctx context.Context) (bool, error) {
 	type server struct{ Status string }
 	all, err := get[[]server](ctx, v, "list language servers", "/lsp", nil)

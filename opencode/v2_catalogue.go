@@ -138,6 +138,22 @@ func (v v2) Agents(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
+func (v v2) AgentRules(ctx context.Context, agent string) ([]Rule, error) {
+	if err := v.booted(ctx); err != nil {
+		return nil, err
+	}
+	all, err := getData[[]struct {
+		ID          string
+		Permissions []v2rule
+	}](ctx, v, "list agents", "/api/agent", v.here())
+	for _, a := range all {
+		if a.ID == cmp.Or(agent, buildAgent) {
+			return v1rulesOf(a.Permissions), err
+		}
+	}
+	return nil, err
+}
+
 func (v v2) HasLanguageServer(context.Context) (bool, error) { return false, nil }
 
 func (v v2) ShowToast(context.Context, Toast) error { return nil }

@@ -1,11 +1,19 @@
 package project
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project/internal/awake"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/workspace"
@@ -48,4 +56,221 @@ func (p *Project) Scratch() (dirs []string) {
 		dirs = append(dirs, dir)
 	}
 	return dirs
+}
+
+// Before is what the gates of a plan show before the work.
+type Before struct {
+	Gates []GateBefore
+	// InPlace says why the sub-tasks would not work in slots although they could; empty: not known, or they would.
+	InPlace string
+	// TriedFor is the boulder whose trial this was, on the same files; empty: it was now.
+	TriedFor string
+}
+
+// GateBefore is a gate before the work.
+type GateBefore struct {
+	Command    string
+	Green      bool
+	Run        *boulder.Gate // nil: how it ended is not known
+	Own        []string      // the sub-tasks whose own gate it is; none: the configuration has it
+	MayStayRed bool
+}
+
+// GatesBefore says whether the gates of a plan are green on the present files, as the trial of an isolated boulder on them has
+// shown. Without one it has try say how many would be run, for at most how long each; if that returns true, it runs them in a
+// slot, as a run does, and removes the slot. It returns nil if they were not run, and why, if that is not for try.
+func (p *Project) GatesBefore(ctx context.Context, plan *boulder.Plan, try func(gates int, most time.Duration) bool) (b *Before, why string, err error) {
+	what, err := p.trialOf(plan)
+	if err != nil || len(what.Commands()) == 0 {
+		return nil, "", err
+	}
+	if err = p.OpenWorkspace(ctx); err != nil {
+		return nil, "", err
+	}
+	if why, err = p.slots().Unsupported(ctx); why != "" || err != nil {
+		return nil, why, err
+	}
+	if what.Base, err = p.slots().Base(ctx, false, time.Now()); err != nil {
+		return nil, "", err
+	}
+	if b, err = p.triedBefore(ctx, what); b != nil || err != nil {
+		return b, "", err
+	}
+	there, err := p.Read(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	holder := there.Holder
+	there.Close()
+	switch {
+	case holder != nil:
+		return nil, "another process is at work here", nil
+	case !try(len(what.Commands()), cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout)):
+		return nil, "", nil
+	}
+	return p.tryGates(ctx, what)
+}
+
+// trialOf returns the trial of the gates of a plan, which an isolated run would begin with.
+func (p *Project) trialOf(plan *boulder.Plan) (what boulder.Trial, err error) {
+	done, now := p.Criteria(nil), time.Now()
+	rev := boulder.PlanRevision{Number: 1, Plan: plan.Clone(), Hash: plan.Hash(), Origin: plan.Origin(), AdoptedAt: now}
+	s := boulder.NewState()
+	for _, body := range []boulder.Body{
+		boulder.Created{Boulder: boulder.Boulder{ID: trialID, Task: plan.Task, Project: p.dir, Settings: boulder.Settings{
+			Gates: p.cfg.Gates, NoWorse: p.cfg.NoWorse, DoneWhen: done.Words, Checks: done.Checks,
+		}}},
+		boulder.Planned{Revision: 1, Origin: rev.Origin, Plan: rev},
+		boulder.Decomposed{Revision: 1, Origin: rev.Origin, Plan: rev, GatesApproved: true},
+	} {
+		if _, err := s.Apply(boulder.Event{Time: now, BoulderID: trialID, Body: body}); err != nil {
+			return what, err
+		}
+	}
+	what = boulder.Trial{BoulderID: trialID, Isolation: cmp.Or(plan.Isolation, p.cfg.Isolation, p.opts.Isolation), Gates: p.cfg.IntegrationGates}
+	if what.Isolation != boulder.IsolationAlways {
+		what.Isolation = boulder.IsolationAuto
+	}
+	if len(plan.IntegrationGates) > 0 {
+		what.Gates = plan.IntegrationGates
+	}
+	for _, t := range s.SubTasks {
+		what.SubTasks = append(what.SubTasks, *t)
+	}
+	return what, nil
+}
+
+// trialID stands for a boulder in names of a slot and of refs, which are gone after the trial.
+const trialID = "doctor"
+
+// triedBefore returns what the trial of an isolated boulder on the same files has shown of all gates, or nil.
+func (p *Project) triedBefore(ctx context.Context, what boulder.Trial) (b *Before, err error) {
+	tree, err := p.slots().Tree(ctx, what.Base)
+	if err != nil {
+		return nil, err
+	}
+	err = p.each(ctx, func(d *boulder.Snapshot) {
+		l := &d.Boulder.Trunk
+		if b != nil || l.Base == "" || l.Trial {
+			return
+		}
+		if same, err := p.slots().Tree(ctx, l.Base); err != nil || same != tree {
+			return
+		}
+		found := before(what, func(line string) (green, known bool) {
+			green = l.Passed(line, tree)
+			return green, green || slices.Contains(l.Red, line)
+		})
+		if len(found.Gates) == len(what.Commands()) {
+			found.TriedFor = d.Boulder.ID
+			b = found
+		}
+	})
+	return b, err
+}
+
+func (p *Project) tryGates(ctx context.Context, what boulder.Trial) (b *Before, why string, err error) {
+	env, err := p.environ()
+	if err != nil {
+		return nil, "", err
+	}
+	run := p.looks()
+	run.Slots, run.BlockersFiles, run.GateTimeout, run.Env = p.Slots(), p.blockersFiles(), p.cfg.GateTimeout, env
+	e, err := executor.New(run)
+	if err != nil {
+		return nil, "", err
+	}
+	var tried boulder.Isolated
+	err = e.Try(ctx, what, func(body boulder.Body) error {
+		tried, _ = body.(boulder.Isolated)
+		return nil
+	})
+	all := func(string) bool { return true }
+	if err = errors.Join(err, p.slots().Free(context.WithoutCancel(ctx), trialID, what.Base, true, all)); err != nil {
+		return nil, "", err
+	}
+	b = before(what, func(line string) (green, known bool) {
+		i := slices.IndexFunc(tried.Gates, func(g boulder.TreeGate) bool { return g.Command == line })
+		return i >= 0 && tried.Gates[i].Passed, i >= 0
+	})
+	for i := range b.Gates {
+		g := &b.Gates[i]
+		if g.Run = boulder.GateOf(tried.Baseline, g.Command); g.Run != nil {
+			g.Green = g.Run.Green()
+		}
+	}
+	if tried.InPlace {
+		b.InPlace = tried.Reason
+	}
+	return b, "", nil
+}
+
+// before lists the commands of a trial of which it is known whether they are green.
+func before(what boulder.Trial, green func(line string) (green, known bool)) *Before {
+	b := &Before{}
+	for _, line := range what.Commands() {
+		passed, known := green(line)
+		if !known {
+			continue
+		}
+		g := GateBefore{Command: line, Green: passed, MayStayRed: !slices.Contains(what.Gates, line)}
+		for i := range what.SubTasks {
+			if t := &what.SubTasks[i]; slices.Contains(t.Gates, line) {
+				g.Own, g.MayStayRed = append(g.Own, t.ID), false
+			}
+		}
+		if len(g.Own) == len(what.SubTasks) && len(g.Own) > 1 {
+			g.Own = nil
+		}
+		b.Gates = append(b.Gates, g)
+	}
+	return b
+}
+
+// AskRules returns the rules of OpenCode by which an agent asks for permissions, and that no later one overrides as a whole.
+// Empty: the agent of sub-tasks that name none. Call [Project.ConnectOpenCode] before.
+func (p *Project) AskRules(ctx context.Context, agent string) (asks []opencode.Rule, err error) {
+	client, err := p.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := client.In(p.dir).AgentRules(ctx, cmp.Or(agent, p.agent()))
+	return asksOf(rules), err
+}
+
+func asksOf(rules []opencode.Rule) (asks []opencode.Rule) {
+	for i, r := range rules {
+		overrides := func(later opencode.Rule) bool {
+			return (later.Permission == r.Permission || later.Permission == "*") && (later.Pattern == r.Pattern || later.Pattern == "*")
+		}
+		if r.Action == opencode.Ask && !slices.ContainsFunc(rules[i+1:], overrides) {
+			asks = append(asks, r)
+		}
+	}
+	return asks
+}
+
+// SaidBefore returns the lines that were not among those of its last call, and stores these.
+func (p *Project) SaidBefore(lines []string) (news []string) {
+	var before []string
+	const name = store.DirName + "/night.json"
+	if data, err := os.ReadFile(filepath.Join(p.dir, filepath.FromSlash(name))); err == nil {
+		_ = json.Unmarshal(data, &before) // unreadable: all are new
+	}
+	for _, line := range lines {
+		if !slices.Contains(before, line) {
+			news = append(news, line)
+		}
+	}
+	data, err := json.Marshal(lines)
+	if err == nil {
+		_, err = store.EnsureDir(p.dir)
+	}
+	if err == nil {
+		err = statedir.Write(p.dir, name, data)
+	}
+	if err != nil {
+		p.log.Warn("it is not stored what was warned of", "error", err)
+	}
+	return news
 }

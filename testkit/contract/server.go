@@ -33,6 +33,8 @@ func catalogue(s *scene) {
 	s.want(fallback == agentModel.String(), "the default model is %q", fallback)
 	agents := must(s.dir.Agents(s.ctx))
 	s.want(slices.Contains(agents, "build") && slices.Contains(agents, nester), "the agents are %q", agents)
+	rules := must(s.dir.AgentRules(s.ctx, ""))
+	s.want(slices.Contains(rules, opencode.Rule{Permission: "*", Pattern: "*", Action: opencode.Allow}), "the default agent's rules are %v", rules)
 }
 
 func toast(s *scene) {

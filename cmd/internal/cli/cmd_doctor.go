@@ -67,12 +67,17 @@ func (a *app) runDoctor(ctx context.Context, tonight bool) error {
 	d := &doctor{app: a}
 	report := d.look(ctx)
 	if tonight && a.openErr == nil {
-		n := &night{app: a}
+		n := &night{app: a, tries: true}
 		if exists(a.project.PlanPath()) {
 			n.plan, _ = a.project.ReadPlan(a.project.PlanPath()) // the check of the plan says what is wrong with it
 		}
 		planned := func(ctx context.Context) (string, string, error) { return d.planned(ctx, n) }
-		report.Add(look(ctx, append([]namedCheck{{"plan", planned}, {"gates", n.gates}}, n.checks()...)))
+		checks := []namedCheck{{"plan", planned}, {"gates", n.gates}}
+		if d.dir != nil {
+			checks = append(checks, namedCheck{"rights", n.rights})
+		}
+		state, choices := n.checks()
+		report.Add(look(ctx, slices.Concat(checks, state, choices)))
 	}
 	return a.checked(ctx, report, report.OK)
 }

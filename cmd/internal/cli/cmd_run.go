@@ -269,7 +269,7 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 			return err
 		}
 		if a.detach {
-			a.warnOfNight(ctx)
+			a.warnOfNight(ctx, req.Plan)
 		}
 		id, pid, err := a.project.HandOver(ctx, *req, a.startServer)
 		switch {

@@ -33,7 +33,7 @@ func TestDoctorWithoutOpenCode(t *testing.T) {
 			t.Errorf("%s does not say what to do: %s", c.Name, c.Detail)
 		}
 	}
-	const want = "config failed, git note, state ok, database ok, opencode failed, keys ok, ledgers ok, prices ok, "
+	const want = "config failed, git note, state ok, database ok, opencode failed, keys ok, ledgers ok, limits ok, prices ok, "
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}

@@ -1,16 +1,24 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // leastFree is the free space below which a disk is called short, in bytes. Chosen, not measured.
@@ -19,14 +27,14 @@ const leastFree = 1 << 30
 // night looks for what would stop a run while nobody is there.
 type night struct {
 	*app
-	plan *boulder.Plan // nil: it is not known
+	plan  *boulder.Plan // nil: it is not known
+	tries bool          // gates that were not tried on the present files are run
 }
 
-// checks are those that start nothing and need no plan.
-func (n *night) checks() []namedCheck {
-	return []namedCheck{
-		{"space", n.space}, {"scratch", n.scratch}, {"asking", n.asking}, {"notify", n.notify}, {"awake", n.awake},
-	}
+// checks are those that start nothing. What choices says depends on nothing but settings.
+func (n *night) checks() (state, choices []namedCheck) {
+	return []namedCheck{{"space", n.space}, {"scratch", n.scratch}},
+		[]namedCheck{{"asking", n.asking}, {"notify", n.notify}, {"awake", n.awake}}
 }
 
 // gates names commands that cannot run here as it is now.
@@ -49,7 +57,56 @@ func (n *night) gates(ctx context.Context) (detail, do string, err error) {
 	case len(all) == 0:
 		return "none: the judge alone decides what is done", "add commands that must exit 0 to the plan's gates", nil
 	}
-	return text.Plural(len(all), "gate") + ", whose programs are there; an isolated run tries them before the first prompt", "", nil
+	return n.before(ctx)
+}
+
+// before says whether the gates are green before the work.
+func (n *night) before(ctx context.Context) (detail, do string, err error) {
+	b, why, err := n.project.GatesBefore(ctx, n.plan, func(gates int, most time.Duration) bool {
+		if n.tries {
+			n.note("Trying %s in a copy of your files, each for at most %s.", text.Plural(gates, "gate"), text.Elapsed(most))
+		}
+		return n.tries
+	})
+	switch {
+	case errors.Is(err, boulder.ErrSlots):
+		return "", "have the slots get what they lack, or run it with --in-place; see docs/isolation.md", err
+	case err != nil:
+		return "", "", err
+	case why != "":
+		return "whether the gates are green at the base is not known: " + why, "", nil
+	case b == nil:
+		return "", "", nil
+	}
+	green := 0
+	var lines []string
+	for _, g := range b.Gates {
+		if g.Green {
+			green++
+			continue
+		}
+		line := fmt.Sprintf("red at the base: `%s`", g.Command)
+		if g.Run != nil {
+			line += " (" + g.Run.End() + ")"
+		}
+		switch {
+		case g.Run != nil && g.Run.TimedOut:
+			do = "correct the gate that did not end (is it a watch mode?), or raise gate_timeout"
+			lines = append(lines, line)
+		case g.MayStayRed:
+			lines = append(lines, line+", and may stay as red")
+		case len(g.Own) > 0:
+			lines = append(lines, line+"; this has to turn it green: "+strings.Join(g.Own, ", "))
+		default:
+			do = cmp.Or(do, "mend that first, or put the gate into no_worse: nothing is complete before it is green")
+			lines = append(lines, line+", and no single sub-task is there to mend it")
+		}
+	}
+	if b.InPlace != "" {
+		lines = append(lines, "the sub-tasks would work in place: "+b.InPlace)
+	}
+	tried := fmt.Sprintf("%d of %s green at the base", green, text.Are(len(b.Gates), "gate"))
+	return strings.Join(append([]string{tried + text.Prefixed(", as tried for boulder ", b.TriedFor)}, lines...), "\n"), do, nil
 }
 
 // space compares the size of slots with the free space.
@@ -87,12 +144,73 @@ func (n *night) scratch(context.Context) (detail, do string, err error) {
 	return strings.Join(lines, "\n"), do, nil
 }
 
-// asking says what becomes of questions and permission requests.
+// asking says what becomes of questions.
 func (n *night) asking(context.Context) (detail, do string, err error) {
-	if n.blockers || n.project.Blockers().On(boulder.BlockerScope{Diverted: n.project.Config().Blockers.Enabled}) {
+	if n.diverts() {
 		return "questions are recorded, and what does not need the answer is done first", "", nil
 	}
 	return "questions of agents are refused: they go on without an answer", "--blockers records them for you", nil
+}
+
+func (n *night) diverts() bool {
+	return n.blockers || n.project.Blockers().On(boulder.BlockerScope{Diverted: n.project.Config().Blockers.Enabled})
+}
+
+// usual is what OpenCode 1.18.33 asks for without a configuration.
+var usual = []opencode.Rule{
+	{Permission: "external_directory", Pattern: "*", Action: opencode.Ask},
+	{Permission: "read", Pattern: "*.env", Action: opencode.Ask}, {Permission: "read", Pattern: "*.env.*", Action: opencode.Ask},
+}
+
+// rights says what the agents of the plan ask for, and what becomes of it.
+func (n *night) rights(ctx context.Context) (detail, do string, err error) {
+	agents := []string{""}
+	if n.plan != nil {
+		agents = nil
+		for _, s := range n.plan.SubTasks {
+			agents = append(agents, s.Agent)
+		}
+	}
+	slices.Sort(agents)
+	var lines []string
+	for _, agent := range slices.Compact(agents) {
+		rules, err := n.project.AskRules(ctx, agent)
+		if err != nil {
+			return "", "", err
+		}
+		by := map[string][]string{} // what is asked for, by what becomes of it
+		for _, r := range rules {
+			what, refused := n.answered(r)
+			by[what] = append(by[what], r.Permission+text.If(r.Pattern != "*", " "+r.Pattern))
+			if refused && !slices.Contains(usual, r) {
+				do = "allow in OpenCode's configuration what the work needs, or see blockers.permissions and on_ask"
+			}
+		}
+		for _, what := range slices.Sorted(maps.Keys(by)) {
+			lines = append(lines, fmt.Sprintf("%s asks for %s: %s", cmp.Or(agent, "the agent"), strings.Join(by[what], ", "), what))
+		}
+	}
+	return cmp.Or(strings.Join(lines, "\n"), "no agent asks for a permission"), do, nil
+}
+
+// answered says what becomes of an ask.
+func (n *night) answered(r opencode.Rule) (what string, refused bool) {
+	action, wait := blockers.Deny, time.Duration(0)
+	on := n.diverts()
+	if c := n.project.Config(); on || session.IsDoomLoop(opencode.Request{Permission: r.Permission}) {
+		action, wait = c.Blockers.Permission(r.Permission, r.Pattern)
+	} else if c.OnAsk == executor.AsksAllow {
+		action = blockers.Allow
+	}
+	switch {
+	case action == blockers.Allow:
+		return "granted", false
+	case action == blockers.AskMe:
+		return "your answer is waited for, at most " + text.Elapsed(wait) + ", then it is refused", true
+	case on:
+		return "refused and recorded for you, and the agent goes on", true
+	}
+	return "refused, and the agent goes on", true
 }
 
 // notify says whether somebody is told of the end.
@@ -120,11 +238,23 @@ func (n *night) awake(ctx context.Context) (detail, do string, err error) {
 	return "nothing keeps this machine from going to sleep", "switch its sleep off if it has one: work stands still meanwhile", nil
 }
 
-// warnOfNight warns of what could stop a detached run while nobody is there.
-func (a *app) warnOfNight(ctx context.Context) {
-	for _, c := range look(ctx, (&night{app: a}).checks()) {
-		if c.Finding == view.Broken || c.Finding == view.Notice {
-			a.warn("%s%s", text.OneLine(c.Detail), text.Prefixed("; ", text.OneLine(c.Do)))
+// warnOfNight warns of what could stop a detached run while nobody is there; of settings only where it has not said the same
+// the last time.
+func (a *app) warnOfNight(ctx context.Context, plan *boulder.Plan) {
+	n := &night{app: a, plan: plan}
+	state, choices := n.checks()
+	if plan != nil {
+		state = append(state, namedCheck{"gates", n.before})
+	}
+	warnings := func(checks []namedCheck) (lines []string) {
+		for _, c := range look(ctx, checks) {
+			if c.Finding == view.Broken || c.Finding == view.Notice {
+				lines = append(lines, text.OneLine(c.Detail)+text.Prefixed("; ", text.OneLine(c.Do)))
+			}
 		}
+		return lines
+	}
+	for _, line := range slices.Concat(warnings(state), a.project.SaidBefore(warnings(choices))) {
+		a.warn("%s", line)
 	}
 }
