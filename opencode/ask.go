@@ -18,10 +18,11 @@ const (
 type AskRequest struct {
 	Title string // of the question's session. Defaults to "ask".
 	// Agent decides the system prompt: about 9,800 characters for the default agent, only its own if it has a prompt.
-	Agent  string
-	Model  ModelRef
-	System string
-	Text   string
+	Agent   string
+	Model   ModelRef
+	Variant string // of the model; empty: its default
+	System  string
+	Text    string
 	// Schema is the JSON schema of the answer; empty: text. OpenCode passes it to the model and does not check the answer.
 	Schema json.RawMessage
 	Begun  func(sessionID string) // if not nil, called with the session before the question is sent

@@ -310,7 +310,7 @@ func (v v1) Ask(ctx context.Context, r AskRequest) (Message, error) {
 	// The structured answer is itself a tool. If it were denied with the others, it would fail.
 	rules := []Rule{{"*", "*", Deny}, {structuredTool, "*", Allow}}
 	return v.ask(ctx, v, r, rules, func(ctx context.Context, sessionID string) (reply Message, err error) {
-		prompt := Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text}.wire()
+		prompt := Prompt{Agent: r.Agent, Model: r.Model, Variant: r.Variant, System: r.System, Text: r.Text}.wire()
 		if len(r.Schema) > 0 {
 			prompt.Format = map[string]any{"type": "json_schema", "schema": r.Schema}
 		}

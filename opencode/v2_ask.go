@@ -16,7 +16,7 @@ func (v v2) Ask(ctx context.Context, r AskRequest) (Message, error) {
 	}
 	rules := []Rule{{"*", "*", Deny}}
 	reply, err := v.ask(ctx, v, r, rules, func(ctx context.Context, sessionID string) (reply Message, err error) {
-		err = v.Prompt(ctx, sessionID, Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Text: r.Text})
+		err = v.Prompt(ctx, sessionID, Prompt{Agent: r.Agent, Model: r.Model, Variant: r.Variant, System: r.System, Text: r.Text})
 		if err != nil {
 			return reply, err
 		}

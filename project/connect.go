@@ -99,7 +99,8 @@ func (p *Project) OpenLedger() error {
 	if err != nil {
 		return err
 	}
-	all, err := modelsOf("--ledger-model", p.opts.LedgerModel, p.cfg.LedgerModel, p.opts.Model, p.cfg.Model)
+	// An effort that the sub-tasks' model has in OpenCode may be none of the provider's.
+	all, err := modelsOf("--ledger-model", p.opts.LedgerModel, p.cfg.LedgerModel, p.opts.Model.Bare(), p.cfg.Model.Bare())
 	if err != nil {
 		return err
 	}
@@ -110,9 +111,14 @@ func (p *Project) OpenLedger() error {
 	}
 	for _, name := range names {
 		ref, _ := providers.ParseModel(name) // zero for none
+		if ref.Effort = p.ledgers.Effort(name); ref.Effort == boulder.DefaultEffort {
+			ref.Effort = ""
+		}
 		var asked providers.Completer = &ocprovider.Completer{Host: p.host, Directory: p.dir, Agent: ocprovider.Agent, Model: opencode.Model(name)}
 		if p.direct[name] = registry.Has(ref.Provider); p.direct[name] {
-			asked, err = registry.Completer(ref)
+			if asked, err = registry.Completer(ref); err != nil {
+				err = usagef("--ledger-model or the configuration: %w", err)
+			}
 		} else {
 			asked = providers.WithPrices(asked, ref, p.cfg.Prices)
 		}

@@ -89,12 +89,12 @@ func (p *Project) CheckPlan(name string, data []byte) (*boulder.Plan, []yamlfile
 
 // cleanPlan takes secrets out of a plan, and refuses those in commands, ids and models. name stands for it in messages.
 func (p *Project) cleanPlan(name string, plan *boulder.Plan) (*boulder.Plan, error) {
-	if err := p.refuseSecret("the plan's model", plan.Model.All()...); err != nil {
+	if err := p.refuseSecret("the plan's model", plan.Model.Entries()...); err != nil {
 		return nil, err
 	}
 	for _, s := range plan.SubTasks {
 		for name, values := range map[string][]string{
-			"id": {s.ID}, "model": s.Model.All(), "agent": {s.Agent}, "depends_on": s.DependsOn,
+			"id": {s.ID}, "model": s.Model.Entries(), "effort": {s.Effort}, "agent": {s.Agent}, "depends_on": s.DependsOn,
 			"gates": s.Gates, "no_worse": s.NoWorse,
 		} {
 			if err := p.refuseSecret(fmt.Sprintf("%s of sub-task %q", name, p.secrets.Text(s.ID)), values...); err != nil {

@@ -33,6 +33,7 @@ type Request struct {
 	// in "required", optional ones as anyOf with null, additionalProperties false, no bounds and no patterns. It is sent
 	// unchanged: the order of properties steers generation, so put the reason before the verdict.
 	Schema json.RawMessage
+	Effort string // of reasoning, as the provider names it. Empty: the Completer's own, or the model's default.
 	// SchemaName labels the schema for the provider: letters, digits, - and _, at most 64. Defaults to "answer".
 	SchemaName      string
 	MaxOutputTokens int // includes reasoning. Zero: the provider's own limit.

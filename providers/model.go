@@ -19,6 +19,7 @@ const maxModelRef = 256
 type ModelRef struct {
 	Provider string
 	Model    string
+	Effort   string // of reasoning, as the provider names it; empty: the model's default
 }
 
 // ParseModel reads "provider/model". Both parts are required. Spaces and control characters are refused, so that a
@@ -79,7 +80,7 @@ func ParseModels(s string) (boulder.Models, error) {
 	return models, nil
 }
 
-// String returns "provider/model", or "" for the zero value.
+// String returns "provider/model", without the effort, or "" for the zero value.
 func (r ModelRef) String() string {
 	if r.IsZero() {
 		return ""

@@ -7,6 +7,19 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
+func TestCheckModels(t *testing.T) {
+	t.Parallel()
+	for list, says := range map[string]string{
+		"a/b": "", "a/b#high,c/d#x-high,e/f": "", "a/b#default": "",
+		"a/b#": `"" is no effort`, "a/b#c#d": `"c#d" is no effort`, "a/b#high,a/b#low": "a/b is named twice", "b#high": "names no provider",
+	} {
+		_, err := providers.ParseModels(list)
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, and not %q", list, err, says)
+		}
+	}
+}
+
 func TestParseModel(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]providers.ModelRef{
@@ -27,6 +40,7 @@ func TestParseModel(t *testing.T) {
 		"openai/gpt 4":           "spaces",
 		"openai/gpt\n4":          "spaces",
 		"openai/\xff":            "spaces",
+		"openai/gpt#high":        "effort",
 		strings.Repeat("x", 999): "longer",
 	} {
 		if _, err := providers.ParseModel(text); err == nil || !strings.Contains(err.Error(), says) {

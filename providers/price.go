@@ -95,7 +95,7 @@ func (p Price) cost(u boulder.Usage) (float64, bool) {
 		float64(u.Output)**p.Output) / million, true
 }
 
-// WithPrices returns a Completer that uses ref's model for requests without one, and prices what c leaves unpriced.
+// WithPrices returns a Completer that uses ref's model and effort for requests without, and prices what c leaves unpriced.
 func WithPrices(c Completer, ref ModelRef, prices Prices) Completer {
 	return priced{c, ref, prices, ""}
 }
@@ -109,7 +109,7 @@ type priced struct {
 
 func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
 	resolved := *req
-	resolved.Model = cmp.Or(req.Model, p.ref.Model)
+	resolved.Model, resolved.Effort = cmp.Or(req.Model, p.ref.Model), cmp.Or(req.Effort, p.ref.Effort)
 	ref := ModelRef{Provider: p.ref.Provider, Model: resolved.Model}
 	resp, err := p.next.Complete(ctx, &resolved)
 	if err != nil {

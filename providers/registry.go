@@ -16,6 +16,7 @@ type Source struct {
 	Name string // the provider part of a [ModelRef]
 	// KeyEnv names the environment variables that may hold the key; the first one set is used. Empty: no key is needed.
 	KeyEnv  []string
+	Efforts []string                     // that its models may have; a model may lack some
 	Address string                       // that it is asked at; empty: the vendor's own
 	Open    func(Key) (Completer, error) // makes the adapter; does not block
 }
@@ -73,7 +74,8 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// Completer opens a model's provider, with retries. Requests without a model go to ref.Model. Errors say what to do.
+// Completer opens a model's provider, with retries. Requests without a model or an effort have those of ref. Errors say what
+// to do.
 func (r *Registry) Completer(ref ModelRef) (Completer, error) {
 	have := cmp.Or(text.Prefixed("available: ", strings.Join(r.Names(), ", ")), "no provider is available")
 	i := find(r.sources, ref.Provider)
@@ -82,6 +84,10 @@ func (r *Registry) Completer(ref ModelRef) (Completer, error) {
 			"configuration", ref, ref.Provider, have)
 	}
 	source := r.sources[i]
+	if ref.Effort != "" && !slices.Contains(source.Efforts, ref.Effort) {
+		return nil, fmt.Errorf("model %s: provider %s does not have the effort %s: it has %s",
+			ref, ref.Provider, ref.Effort, cmp.Or(strings.Join(source.Efforts, ", "), "none"))
+	}
 	key, variable, available := r.key(source)
 	if !available {
 		return nil, fmt.Errorf("model %s: provider %s has no key; set %s, or choose another model (%s)",

@@ -69,6 +69,31 @@ func TestRegistryAvailability(t *testing.T) {
 	}
 }
 
+func TestRegistryChecksEffort(t *testing.T) {
+	t.Parallel()
+	asked := &script{steps: []step{says("one"), says("two")}}
+	s := keyed("p")
+	s.Efforts = []string{"low", "high"}
+	s.Open = func(providers.Key) (providers.Completer, error) { return asked, nil }
+	r := newRegistry(t, nil, s)
+	_, err := r.Completer(providers.ModelRef{Provider: "p", Model: "m", Effort: "max"})
+	if err == nil || !strings.Contains(err.Error(), "does not have the effort max: it has low, high") {
+		t.Error(err)
+	}
+	c, err := r.Completer(providers.ModelRef{Provider: "p", Model: "m", Effort: "high"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, own := range []string{"", "low"} {
+		if _, err := c.Complete(t.Context(), &providers.Request{Effort: own}); err != nil {
+			t.Fatal(err)
+		}
+		if got := asked.asked[i].Effort; got != cmp.Or(own, "high") {
+			t.Errorf("asked with %q, of the request %q", got, own)
+		}
+	}
+}
+
 // Adapters are opened on first use, with the key. An error is not cached.
 func TestRegistryOpensLazily(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,9 @@ const (
 	baseURL = "https://api.anthropic.com"
 )
 
+// efforts are those of output_config.effort. Which of them a model has, its refusal says.
+var efforts = []string{"low", "medium", "high", "xhigh", "max"}
+
 // Options are for [Source] and [New]. BaseURL is the address without "/v1/messages".
 type Options = adapter.Options
 
@@ -28,7 +31,7 @@ type Options = adapter.Options
 func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("ANTHROPIC_BASE_URL"))
 	return providers.Source{
-		Name: name, KeyEnv: []string{"ANTHROPIC_API_KEY"}, Address: opts.BaseURL,
+		Name: name, KeyEnv: []string{"ANTHROPIC_API_KEY"}, Address: opts.BaseURL, Efforts: efforts,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
 	}
 }

@@ -33,6 +33,10 @@ func params(req *providers.Request, use adapter.Features) sdk.MessageNewParams {
 		}
 		out.Messages = append(out.Messages, message)
 	}
+	output := map[string]any{}
+	if req.Effort != "" {
+		output["effort"] = req.Effort
+	}
 	system := req.System
 	switch {
 	case use.Has(forcedTool):
@@ -49,9 +53,12 @@ func params(req *providers.Request, use adapter.Features) sdk.MessageNewParams {
 			Type   string          `json:"type"`
 			Schema json.RawMessage `json:"schema"`
 		}
-		out.OutputConfig = param.Override[sdk.OutputConfigParam](map[string]format{"format": {"json_schema", req.Schema}})
+		output["format"] = format{"json_schema", req.Schema}
 	default:
 		system = adapter.Prompted(req)
+	}
+	if len(output) > 0 {
+		out.OutputConfig = param.Override[sdk.OutputConfigParam](output)
 	}
 	if system != "" {
 		out.System = []sdk.TextBlockParam{{Text: system}}

@@ -27,6 +27,7 @@ func decode(r *http.Request) (providerstest.Seen, error) {
 			Content []block
 		}
 		OutputConfig struct {
+			Effort string
 			Format struct {
 				Type   string
 				Schema json.RawMessage
@@ -37,7 +38,7 @@ func decode(r *http.Request) (providerstest.Seen, error) {
 		return providerstest.Seen{}, err
 	}
 	seen := providerstest.Seen{
-		Key: r.Header.Get("X-Api-Key"), Model: body.Model, MaxOutputTokens: body.MaxTokens,
+		Key: r.Header.Get("X-Api-Key"), Model: body.Model, Effort: body.OutputConfig.Effort, MaxOutputTokens: body.MaxTokens,
 		Schema: body.OutputConfig.Format.Schema,
 	}
 	for _, b := range body.System {

@@ -28,6 +28,9 @@ func config(req *providers.Request, use adapter.Features) *genai.GenerateContent
 		MaxOutputTokens:       int32(min(req.MaxOutputTokens, math.MaxInt32)),
 		AutomaticContinuation: new(false), // one request per attempt
 	}
+	if req.Effort != "" {
+		out.ThinkingConfig = &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevel(strings.ToUpper(req.Effort))}
+	}
 	system := req.System
 	if !use.Has(structured) {
 		system = adapter.Prompted(req)

@@ -19,6 +19,9 @@ const (
 	baseURL = "https://generativelanguage.googleapis.com"
 )
 
+// efforts are the levels of thinking of Gemini 3 and later. Older models refuse them.
+var efforts = []string{"minimal", "low", "medium", "high"}
+
 // keyEnv names the variables that may hold the key, the more specific one first.
 var keyEnv = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}
 
@@ -30,7 +33,7 @@ type Options = adapter.Options
 func Source(getenv func(string) string, opts Options) providers.Source {
 	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("GOOGLE_GEMINI_BASE_URL"))
 	return providers.Source{
-		Name: name, KeyEnv: keyEnv, Address: opts.BaseURL,
+		Name: name, KeyEnv: keyEnv, Address: opts.BaseURL, Efforts: efforts,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
 	}
 }

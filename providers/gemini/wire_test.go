@@ -36,6 +36,7 @@ func decode(r *http.Request) (providerstest.Seen, error) {
 		Contents          []content
 		GenerationConfig  struct {
 			MaxOutputTokens    int
+			ThinkingConfig     struct{ ThinkingLevel string }
 			ResponseMimeType   string
 			ResponseJSONSchema json.RawMessage `json:"responseJsonSchema"`
 		}
@@ -45,7 +46,7 @@ func decode(r *http.Request) (providerstest.Seen, error) {
 	}
 	model, _ := called(r)
 	seen := providerstest.Seen{
-		Model: model, Key: r.Header.Get("X-Goog-Api-Key"), MaxOutputTokens: body.GenerationConfig.MaxOutputTokens,
+		Effort: strings.ToLower(body.GenerationConfig.ThinkingConfig.ThinkingLevel), Model: model, Key: r.Header.Get("X-Goog-Api-Key"), MaxOutputTokens: body.GenerationConfig.MaxOutputTokens,
 		Schema: body.GenerationConfig.ResponseJSONSchema,
 	}
 	for _, part := range body.SystemInstruction.Parts {

@@ -16,7 +16,7 @@ import (
 // body translates a request. go-openai refuses max_tokens for names that look like OpenAI's reasoning models, even on
 // other vendors' endpoints; its own validator tells which.
 func (e Endpoint) body(req *providers.Request, use adapter.Features) sdk.ChatCompletionRequest {
-	body := sdk.ChatCompletionRequest{Model: req.Model}
+	body := sdk.ChatCompletionRequest{Model: req.Model, ReasoningEffort: req.Effort}
 	system := req.System
 	switch {
 	case use.Has(string(JSONSchema)):

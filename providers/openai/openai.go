@@ -31,10 +31,13 @@ func XAI(opts Options) providers.Source {
 	}.Source(opts)
 }
 
+// efforts are those of OpenAI's models. Which of them a model or another server has, its refusal says.
+var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
+
 // Source returns the endpoint for a registry.
 func (e Endpoint) Source(opts Options) providers.Source {
 	source := providers.Source{
-		Name: e.Name, Address: e.BaseURL,
+		Name: e.Name, Address: e.BaseURL, Efforts: efforts,
 		Open: func(key providers.Key) (providers.Completer, error) { return New(e, key, opts) },
 	}
 	if e.KeyEnv != "" {

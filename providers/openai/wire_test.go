@@ -20,6 +20,7 @@ var wire = providerstest.Protocol{
 func decode(r *http.Request) (providerstest.Seen, error) {
 	var body struct {
 		Model               string
+		ReasoningEffort     string `json:"reasoning_effort"`
 		Messages            []struct{ Role, Content string }
 		MaxTokens           int `json:"max_tokens"`
 		MaxCompletionTokens int `json:"max_completion_tokens"`
@@ -38,6 +39,7 @@ func decode(r *http.Request) (providerstest.Seen, error) {
 	seen := providerstest.Seen{
 		Key:             strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "),
 		Model:           body.Model,
+		Effort:          body.ReasoningEffort,
 		Schema:          body.ResponseFormat.JSONSchema.Schema,
 		MaxOutputTokens: body.MaxTokens + body.MaxCompletionTokens,
 	}

@@ -80,7 +80,8 @@ func TestConformance(t *testing.T) {
 }
 
 func localProvider(base, key string) string {
-	model := map[string]any{"name": "m", "tool_call": true, "limit": map[string]any{"context": 200_000, "output": 8_000}}
+	model := map[string]any{"name": "m", "tool_call": true, "limit": map[string]any{"context": 200_000, "output": 8_000},
+		"variants": map[string]any{"high": map[string]any{"reasoningEffort": "high"}}}
 	config, err := json.Marshal(map[string]any{"provider": map[string]any{"local": map[string]any{
 		"name": "Local", "npm": "@ai-sdk/openai-compatible",
 		"options": map[string]any{"baseURL": base + "/v1", "apiKey": key},
@@ -98,7 +99,7 @@ func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
 	var mu sync.Mutex
 	sessions := map[string]func() providerstest.Reply{}
 	return scriptmodel.Routes(func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-		seen := providerstest.Seen{Key: r.Key, Model: r.Model, System: ownSystem(r.System), Schema: r.Schema}
+		seen := providerstest.Seen{Key: r.Key, Model: r.Model, Effort: r.Effort, System: ownSystem(r.System), Schema: r.Schema}
 		for _, m := range r.Messages {
 			seen.Messages = append(seen.Messages, conversation(m.Text)...)
 		}

@@ -94,14 +94,29 @@ func (c *Completer) ask(
 	if !slices.Contains(agents, agent) { // an attached server may not have it
 		agent = ""
 	}
+	if err == nil && req.Effort != "" {
+		err = has(ctx, dir, model, req.Effort)
+	}
 	if err == nil {
 		answer, err = dir.Ask(ctx, opencode.AskRequest{
-			Title: "manager: " + cmp.Or(req.SchemaName, "question"), Agent: agent, Model: model, System: req.System,
+			Title: "manager: " + cmp.Or(req.SchemaName, "question"), Agent: agent, Model: model, Variant: req.Effort, System: req.System,
 			Text: flatten(req.Messages), Schema: req.Schema, Begun: w.begin, Timeout: c.Timeout,
 		})
 	}
 	w.end()
 	return answer, w.spent(answer.Info), w.explain(err)
+}
+
+// has refuses an effort that the model lacks: OpenCode would go without.
+func has(ctx context.Context, dir *opencode.Directory, model opencode.ModelRef, effort string) error {
+	catalogue, err := dir.Catalogue(ctx)
+	if all := catalogue.Efforts[model]; err == nil && catalogue.Has(model) && !slices.Contains(all, effort) {
+		err = &providers.Error{
+			Kind: providers.KindBadRequest, Message: fmt.Sprintf("%s does not have the effort %s: it has %s", model, effort,
+				cmp.Or(strings.Join(all, ", "), "none")),
+		}
+	}
+	return err
 }
 
 // flatten turns a conversation into one text, since a new session has no history.

@@ -54,6 +54,7 @@ func (a Adapter) open(t *testing.T, url string) providers.Completer {
 func question() *providers.Request {
 	return &providers.Request{
 		Model:           "some-model",
+		Effort:          "high",
 		System:          "You are a judge.",
 		MaxOutputTokens: 777,
 		Schema:          json.RawMessage(schema),
@@ -93,7 +94,7 @@ func (a Adapter) success(t *testing.T) {
 	if resp.Provider != a.Provider || resp.Model == "" {
 		t.Errorf("answered by %q/%q", resp.Provider, resp.Model)
 	}
-	want := Seen{Key: secret, Model: req.Model, System: req.System, Messages: req.Messages, Schema: seen.Schema}
+	want := Seen{Key: secret, Model: req.Model, Effort: req.Effort, System: req.System, Messages: req.Messages, Schema: seen.Schema}
 	if !a.Plain {
 		want.MaxOutputTokens = req.MaxOutputTokens
 	}

@@ -31,6 +31,7 @@ type Adapter struct {
 type Seen struct {
 	Key             string
 	Model           string
+	Effort          string
 	System          string
 	Messages        []providers.Message
 	Schema          json.RawMessage

@@ -76,7 +76,7 @@ func (a *Adapter) Complete(ctx context.Context, req *providers.Request) (*provid
 		if failure == nil {
 			return resp, nil
 		}
-		refused, ok := a.refusedOf(use, failure)
+		refused, ok := a.refusedOf(req, use, failure)
 		if !ok {
 			return nil, failure
 		}
@@ -119,12 +119,15 @@ func (a *Adapter) attempt(
 	return &resp, nil
 }
 
-func (a *Adapter) refusedOf(used Features, failure *providers.Error) (string, bool) {
+func (a *Adapter) refusedOf(req *providers.Request, used Features, failure *providers.Error) (string, bool) {
 	parameter := failure.Status == http.StatusBadRequest || failure.Status == http.StatusUnprocessableEntity
 	if failure.Kind != providers.KindBadRequest || !parameter {
 		return "", false
 	}
 	text := strings.ToLower(failure.Message)
+	if req.Effort != "" && (strings.Contains(text, "effort") || strings.Contains(text, "thinking")) {
+		return "", false // the user wants that
+	}
 	for _, f := range a.Features {
 		named := slices.ContainsFunc(f.Words, func(word string) bool { return strings.Contains(text, word) })
 		if named && used.Has(f.Name) {

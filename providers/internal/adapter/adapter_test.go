@@ -39,13 +39,15 @@ func TestWhatIsARefusal(t *testing.T) {
 		status int
 		text   string
 		calls  int
+		wanted string // the user's own effort
 	}{
-		"refusal":            {400, "no Effort here", 2},
-		"another status":     {409, "effort", 1},
-		"another kind":       {400, "prompt is too long, effort", 1},
-		"nothing is named":   {400, "roles", 1},
-		"it was not used":    {400, "tools", 1},
-		"the first one goes": {422, "tools and effort", 2},
+		"it was wanted":      {status: 400, text: "no Effort here", calls: 1, wanted: "high"},
+		"refusal":            {status: 400, text: "no Effort here", calls: 2},
+		"another status":     {status: 409, text: "effort", calls: 1},
+		"another kind":       {status: 400, text: "prompt is too long, effort", calls: 1},
+		"nothing is named":   {status: 400, text: "roles", calls: 1},
+		"it was not used":    {status: 400, text: "tools", calls: 1},
+		"the first one goes": {status: 422, text: "tools and effort", calls: 2},
 	} {
 		calls := 0
 		a := Adapter{
@@ -63,7 +65,7 @@ func TestWhatIsARefusal(t *testing.T) {
 				}))
 			},
 		}
-		_, err := a.Complete(t.Context(), &providers.Request{Model: "m"})
+		_, err := a.Complete(t.Context(), &providers.Request{Model: "m", Effort: tt.wanted})
 		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Message != tt.text || calls != tt.calls {
 			t.Errorf("%s: %d calls, want %d: %v", name, calls, tt.calls, err)
 		}
