@@ -89,30 +89,6 @@ func (r *rig) continues(c *crash, req orchestrator.Request) {
 	}
 }
 
-// TestCommitErrorWaitsForWorkers: a run that fails ends only after its turns have.
-func TestCommitErrorWaitsForWorkers(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.server.turn = func(ctx context.Context, job boulder.Job) (boulder.Evidence, error) {
-		if job.SubTask.ID == "long" {
-			return until(nil)(ctx, job)
-		}
-		return boulder.Evidence{}, nil
-	}
-	r.store.fault = func(int, bool) error {
-		for _, e := range r.store.events {
-			if boulder.TypeOf(e.Body) == "turn-ended" {
-				return errDisk
-			}
-		}
-		return nil
-	}
-	// collect checks that no turn is left when the run ends.
-	if _, err := r.run(planOf(spec("long"), spec("short"))); !errors.Is(err, errDisk) {
-		t.Errorf("got %v", err)
-	}
-}
-
 // TestFailedCommitTellsTheRunnerThatTheRunIsOver: a runner whose report was not stored must find its ctx cancelled, so
 // that it ends the agent's turn. Many runs: with reports answered first, that would be a race.
 func TestFailedCommitTellsTheRunnerThatTheRunIsOver(t *testing.T) {

@@ -100,25 +100,6 @@ func TestEditWhileItRuns(t *testing.T) {
 	})
 }
 
-// TestRetryWithEdit: what an order tries again has its edited model at once, not from a later turn.
-func TestRetryWithEdit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, _, err := ordered(t, planOf(spec("a")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
-			retry := r.edit(func(p *boulder.Plan) { p.SubTasks[0].Model = "p/other" })
-			retry.Do, retry.SubTaskID = boulder.OrderRetry, "a"
-			obey(t, o, retry)
-			if got := h.job(at("a", 2)).Attempt.Model; got != "p/other" {
-				t.Errorf("it is tried again with %q", got)
-			}
-			close(h.at(at("a", 2)))
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // Whichever commit after an edit fails, before or after its write, the end state is the same, and no prompt is sent twice.
 func TestEditSurvivesCrashes(t *testing.T) {
 	t.Parallel()
