@@ -84,7 +84,11 @@ func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, s boulder
 	for _, s := range plan.SubTasks {
 		errs = append(errs, want(s.Model, fmt.Sprintf("sub-task %q", s.ID)))
 	}
-	errs = append(errs, want(p.throughOpenCode(), "--ledger-model or the configuration"), want(p.cfg.Models.Fallback, "models.fallback"))
+	errs = append(errs, want(p.throughOpenCode(), "--ledger-model or the configuration"), want(p.cfg.Models.Fallback, "models.fallback"),
+		want(boulder.Models(p.cfg.Plan.LookModel), "plan.look_model"))
+	if on, model := p.cfg.Reviews(); on {
+		errs = append(errs, want(boulder.Models(cmp.Or(model, p.Ledger())), "review"))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return "", err
 	}

@@ -259,6 +259,7 @@ type storedEvent struct {
 	AllCompleted bool `json:"all_completed"`
 	Final        bool // a gate on the final files
 	Reason       string
+	Source       string // of usage
 }
 
 func (w *killWorld) events() (all []storedEvent) {
