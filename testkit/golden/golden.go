@@ -12,6 +12,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
+// Updating reports whether expected results are to be written again.
+func Updating() bool { return *update }
+
 // Compare fails the test if got differs from testdata/name. With -update it first writes got to the file.
 func Compare(t testing.TB, name, got string) {
 	t.Helper()

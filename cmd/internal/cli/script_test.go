@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bouldermgr/manager/store"
+	goldenfile "github.com/bouldermgr/manager/testkit/golden"
 	"github.com/bouldermgr/manager/testkit/octest"
 	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
@@ -85,6 +86,7 @@ func scriptParams(t *testing.T, scripts []string, g octest.Generation, server *s
 	return testscript.Params{
 		Files:           scripts,
 		ContinueOnError: true, // report all failures of a script
+		UpdateScripts:   goldenfile.Updating() && server == &shared,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, ".home")
 			if err := os.MkdirAll(home, 0o700); err != nil {
