@@ -22,13 +22,14 @@ type UnknownList = tasklist.Unknown
 const ListKinds = tasklist.Kinds
 
 // ReadList makes a plan of a list of tasks that another tool keeps, without a model. path stands for the file in messages. Of
-// a Task Master file it takes the tasks of a tag; if none is given, of the one that is current there. The plan is as good as
-// one in a file: it is sealed, for no commit, and secrets are taken out. If data is no list, the error is an [*UnknownList].
-func (p *Project) ReadList(path string, data []byte, tag string) (*TaskList, error) {
+// a Task Master file it takes the tasks of a tag; if none is given, of the one that is current there. boxes makes a checklist of
+// any text with boxes. The plan is as good as one in a file: it is sealed, for no commit, and secrets are taken out. If data is
+// no list, the error is an [*UnknownList].
+func (p *Project) ReadList(path string, data []byte, tag string, boxes bool) (*TaskList, error) {
 	if tag == "" {
 		tag = currentTag(path)
 	}
-	list, err := tasklist.Read(path, data, tasklist.Options{Tag: tag, Now: time.Now()})
+	list, err := tasklist.Read(path, data, tasklist.Options{Tag: tag, Now: time.Now(), Boxes: boxes})
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func (p *Project) ReadList(path string, data []byte, tag string) (*TaskList, err
 	plan.Reseal()
 	list.Plan = plan
 	if _, err := taskledger.Format(plan); err != nil { // that it can be written says that it can be run
-		return nil, &UsageError{Err: err}
+		return nil, usagef("the plan of %s: %w", path, err)
 	}
 	list.Notes, list.Remarks = secret.Each(list.Notes, p.secrets), secret.Each(list.Remarks, p.secrets)
 	return list, nil

@@ -48,7 +48,7 @@ func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 	constFlag(cmd, &f.mode, boulder.PlanAlways, "plan", "split the task even if the ledger model would leave it whole")
 	cmd.Flags().StringVar(&f.tag, "tag", "", "of a Task Master file: take the tasks of `TAG` (default: the current one)")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
-		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
+		"take the task's own numbered list of 2 to 5 steps, or its boxes, as the plan, without a model")
 	constFlag(cmd, &f.look, boulder.LookAlways, "look", "have an agent that only reads look at the project before the task is split")
 	constFlag(cmd, &f.look, boulder.LookNever, "no-look", "split the task without such a look (default: by plan.look)")
 	cmd.MarkFlagsMutuallyExclusive("direct", "plan", "from-list")
@@ -121,9 +121,9 @@ func (a *app) readFrom(name string, most int64) ([]byte, error) {
 }
 
 // input returns the task that the arguments or --from give, or the list of tasks that the file of --from is. What is said of
-// how to plan makes any file a task.
+// how to plan makes any file a task; --from-list makes any text with boxes a list.
 func (f *taskFlags) input(a *app, args []string) (task string, list *project.TaskList, err error) {
-	if f.from == "" || len(args) > 0 || f.mode != "" || f.list || f.look != "" {
+	if f.from == "" || len(args) > 0 || f.mode != "" || f.look != "" {
 		task, err = f.task(a, args)
 		return task, nil, err
 	}
@@ -133,8 +133,11 @@ func (f *taskFlags) input(a *app, args []string) (task string, list *project.Tas
 	case !ok:
 		return "", list, err
 	case unknown.Plan:
-		return "", nil, usagef("%s looks like a plan of manager: run it with `manager run %[1]s`", f.from)
+		return "", nil, usagef("%s %s: run it with `manager run %[1]s`", f.from, unknown.Looks)
 	case unknown.Text:
+		if unknown.Boxes > 0 && !f.list {
+			a.note("%s %s, and is planned as a task. To take the boxes as they are: --from-list", f.from, unknown.Looks)
+		}
 		task, err = checkTask(string(data), f.from)
 		return task, nil, err
 	}
@@ -151,11 +154,14 @@ func (f *taskFlags) readList(a *app, name string) (*project.TaskList, []byte, er
 	case len(data) > maxList:
 		return nil, nil, usagef("%s is longer than %d MiB: keep what is open in a file of its own", name, maxList>>20)
 	}
+	if _, bad := taskledger.FromList(boulder.PlanRequest{Task: string(data)}, time.Time{}); f.list && bad == nil {
+		return nil, data, &project.UnknownList{Text: true} // numbered, which is another list
+	}
 	path := a.file(name)
 	if name == "-" {
 		path = "stdin"
 	}
-	list, err := a.project.ReadList(path, data, f.tag)
+	list, err := a.project.ReadList(path, data, f.tag, f.list)
 	if err == nil && !a.quiet {
 		view.TaskList(a.on(a.Stderr), path, list)
 	}
@@ -176,8 +182,8 @@ Then edit the file as you like and run it with ` + "`manager run`" + `; or say w
 wrote yourself stays, unless the comment asks for a change of it.
 
 --from FILE also takes a list of tasks that you have: Ralph's prd.json, Task Master's tasks.json, beads' issues.jsonl, Markdown
-with headings "### Task N" or boxes. No model is asked, and what is done, put off or not understood is named. --plan, --direct
-and --from-list take any file as a task.
+with headings "### Task N" or boxes. No model is asked, and what is done, put off or not understood is named. --plan and --direct
+take any file as a task.
 
 --of writes the present plan of a boulder that has begun: edit what has not begun, and continue with ` + "`manager resume`" + `.`,
 		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"

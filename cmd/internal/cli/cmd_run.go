@@ -175,7 +175,8 @@ func (o *runOptions) listFile(a *app, name string) (*project.TaskList, error) {
 		return nil, nil
 	}
 	return nil, usagef("%s %s, and is neither a plan nor a list of tasks that manager knows (%s). To have it planned as a task:"+
-		" manager run --plan --from %[1]s", name, unknown.Looks, project.ListKinds)
+		" manager run %s--from %[1]s%[5]s", name, unknown.Looks, project.ListKinds, text.If(!unknown.Text, "--plan "),
+		text.If(unknown.Boxes > 0, "; to take its boxes: manager run --from-list --from "+name))
 }
 
 // take sets the plan of a list of tasks in the request, and returns the file for edits.

@@ -2,8 +2,6 @@ package tasklist
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -23,13 +21,13 @@ func (r *reader) readLines(data []byte) error {
 			continue
 		}
 		v, err := newDecoder(one, line).next()
-		if err != nil && !errors.Is(err, io.EOF) {
-			switch {
-			case bytes.HasPrefix(one, []byte("<<<<<<<")), bytes.HasPrefix(one, []byte("=======")), bytes.HasPrefix(one, []byte(">>>>>>>")):
-				r.note(line, "", Unread, "a conflict of a merge: both sides are read")
-			default:
-				r.note(line, "", Unread, "%v", err)
-			}
+		switch {
+		case conflict(one):
+			r.note(line, "", Unread, "a conflict of a merge: both sides are read")
+			continue
+		case err != nil:
+			r.list.Total++
+			r.note(line, "", Unread, "%v", err)
 			continue
 		}
 		all = append(all, v)
@@ -43,8 +41,9 @@ func (r *reader) readLines(data []byte) error {
 // readBeads reads issues. An issue that others are children of is their structure.
 func (r *reader) readBeads(all []*value) error {
 	r.list.Kind = beads
-	children := map[string]bool{}
+	ids, children := map[string]bool{}, map[string]bool{}
 	for _, v := range all {
+		ids[v.get("id").line1()] = true
 		for _, d := range v.get("dependencies").entries() {
 			if d.get("type", "dependency_type").plain() == "parent-child" {
 				children[d.get("depends_on_id", "id").line1()] = true
@@ -80,8 +79,10 @@ func (r *reader) readBeads(all []*value) error {
 		if until, err := time.Parse(time.RFC3339, v.get("defer_until").plain()); err == nil && until.After(r.Now) && i.state == open {
 			i.state, i.why = put, "put off until "+until.Format(time.DateOnly)
 		}
-		i.container = kind == "epic"
 		r.links(v, i)
+		if at := strings.LastIndexByte(i.id, '.'); at > 0 && i.parent == "" && ids[i.id[:at]] {
+			i.parent = i.id[:at] // that is what such an id says
+		}
 		switch v.get("priority").plain() {
 		case "0", "1", "P0", "P1":
 			i.priority = boulder.High

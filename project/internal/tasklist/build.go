@@ -3,6 +3,7 @@ package tasklist
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -58,7 +59,7 @@ func (r *reader) reasons() string {
 		}
 	}
 	for i, why := range all {
-		all[i] = fmt.Sprintf("%d: %s", counts[why], why)
+		all[i] = fmt.Sprintf("%s: %d", why, counts[why])
 	}
 	return strings.Join(all[:min(len(all), 5)], "; ")
 }
@@ -86,12 +87,20 @@ func (r *reader) giveIDs() map[string]*item {
 			}
 		}
 	}
-	for _, i := range r.items {
-		id := strings.Trim(notID().ReplaceAllString(i.id, "-"), "-")
-		id = cmp.Or(strings.TrimRight(id[:min(len(id), maxID-5)], "-"), "task")
-		if i.id == "" {
-			continue // it gets its number in the plan
+	fit := func(id string) string {
+		id = strings.Trim(notID().ReplaceAllString(id, "-"), "-")
+		return cmp.Or(strings.TrimRight(id[:min(len(id), maxID-5)], "-"), "task")
+	}
+	for id, i := range byID { // those that may stay first
+		if fit(id) == id && !boulder.ReservedID(id) {
+			i.newID, r.taken[id] = id, true
 		}
+	}
+	for _, i := range r.items {
+		if i.id == "" || i.newID != "" {
+			continue // without one it gets its number in the plan
+		}
+		id := fit(i.id)
 		i.newID = id
 		for k := 2; r.taken[i.newID] || boulder.ReservedID(i.newID); k++ {
 			i.newID = fmt.Sprintf("%s-%d", id, k)
@@ -106,7 +115,7 @@ const maxID = 64
 
 var notID = text.Regexp(`[^A-Za-z0-9_-]+`)
 
-// nest connects parts with what they are parts of. A part of what is done, cancelled or put off is that, too.
+// nest connects parts with what they are parts of. A part of what is cancelled or put off is that, too.
 func (r *reader) nest(byID map[string]*item) {
 	for _, i := range r.items {
 		if i.parent == "" {
@@ -131,7 +140,7 @@ func (r *reader) nest(byID map[string]*item) {
 	}
 	for _, i := range r.items {
 		for at := i.up; at != nil && i.state == open; at = at.up {
-			if at.state != open {
+			if at.state != open && (at.state != done || r.closes) {
 				i.state, i.why = at.state, fmt.Sprintf("%s, of which it is a part, is %s", at.called(), cmp.Or(at.why, "done"))
 			}
 		}
@@ -235,21 +244,34 @@ func (r *reader) take() (taken []*item) {
 
 // order connects the taken items.
 func (r *reader) order(taken []*item) {
-	told := map[*item]bool{}
 	for _, i := range taken {
-		for at := i; at != nil; at = at.up {
+		for _, to := range i.waits {
+			if to.state == gone {
+				r.note(i.line, i.called(), Changed, "it depends on %s, which is %s: it begins without", to.called(), to.why)
+			}
+			for _, leaf := range r.ends(to) {
+				i.wait(leaf)
+			}
+		}
+	}
+	for _, i := range taken { // what it is a part of may wait, too: then its first parts do
+		for at := i.up; at != nil; at = at.up {
+			if slices.ContainsFunc(i.edges, func(e *item) bool { return e.within(at) }) {
+				continue
+			}
 			for _, to := range at.waits {
-				if to.state == gone && at == i && !told[to] {
-					r.note(i.line, i.called(), Changed, "it depends on %s, which is %s: it begins without", to.called(), to.why)
-				}
-				for _, leaf := range ends(to) {
+				for _, leaf := range r.ends(to) {
 					i.wait(leaf)
 				}
 			}
 		}
 	}
+	if r.oneByOne && len(taken) > 1 && !slices.ContainsFunc(taken, func(i *item) bool { return i.ordered }) {
+		r.note(0, "", Order, "one after the other: the file names no dependencies")
+	}
+	named := slices.ContainsFunc(taken, func(i *item) bool { return len(i.edges) > 0 }) // else no cycle is possible
 	for n, i := range taken {
-		if n > 0 && !i.ordered && r.oneByOne && !taken[n-1].reaches(i, map[*item]bool{}) {
+		if n > 0 && !i.ordered && r.oneByOne && !(named && taken[n-1].reaches(i, map[*item]bool{})) {
 			i.wait(taken[n-1])
 		}
 	}
@@ -261,20 +283,24 @@ func (i *item) wait(other *item) {
 	}
 }
 
-// reaches reports whether i waits for to, directly or through others.
-func (i *item) reaches(to *item, seen map[*item]bool) bool {
+// reaches reports whether i waits for to, directly or through others. known are the answers for the same to.
+func (i *item) reaches(to *item, known map[*item]bool) bool {
 	if i == to {
 		return true
 	}
-	if seen[i] {
-		return false
+	if _, asked := known[i]; !asked {
+		known[i] = false
+		known[i] = slices.ContainsFunc(i.edges, func(next *item) bool { return next.reaches(to, known) })
 	}
-	seen[i] = true
-	return slices.ContainsFunc(i.edges, func(next *item) bool { return next.reaches(to, seen) })
+	return known[i]
 }
 
 // ends returns the open leaves of an item that no other of them waits for.
-func ends(of *item) (last []*item) {
+func (r *reader) ends(of *item) (last []*item) {
+	if last, known := r.last[of]; known {
+		return last
+	}
+	defer func() { r.last[of] = last }()
 	var left []*item
 	waited := map[*item]bool{}
 	for _, leaf := range of.leaves() {
@@ -308,13 +334,13 @@ func (r *reader) whole() {
 		if len(i.parts) == 0 || i.state != open || len(i.criteria)+len(i.gates) == 0 {
 			continue
 		}
-		last := ends(i)
+		last := r.ends(i)
 		if len(last) == 0 {
 			continue
 		}
-		at := last[len(last)-1]
+		at, known := last[len(last)-1], map[*item]bool{}
 		for _, other := range last {
-			if !other.reaches(at, map[*item]bool{}) {
+			if !other.reaches(at, known) {
 				at.wait(other)
 			}
 		}
@@ -358,11 +384,11 @@ const maxSubject = 100
 
 // plan writes the items as sub-tasks.
 func (r *reader) plan(taken []*item) {
-	p := &boulder.Plan{Goal: text.Short(r.title, 200), Constraints: r.constraints}
+	p := &boulder.Plan{Goal: text.Short(cmp.Or(r.goal, r.title), 200), Constraints: r.constraints}
 	r.list.Remarks = map[string]string{}
 	for _, i := range taken {
 		s := boulder.Spec{
-			ID: i.newID, Subject: text.Short(i.title, maxSubject), SuccessCriteria: i.criteria, Priority: i.priority,
+			ID: i.newID, Subject: text.Short(i.title, maxSubject), SuccessCriteria: appendNew(i.criteria, r.demands...), Priority: i.priority,
 			Gates: appendNew(i.gates, r.gates...),
 		}
 		for _, e := range i.edges {
@@ -397,7 +423,7 @@ func (r *reader) plan(taken []*item) {
 // request words the request: what the file says of the whole, and what is open of it.
 func (r *reader) request(p *boulder.Plan) string {
 	var b strings.Builder
-	b.WriteString(cmp.Or(r.title, "The tasks of "+r.name))
+	b.WriteString(cmp.Or(r.title, "The tasks of "+filepath.Base(r.name)))
 	if r.about != "" {
 		b.WriteString("\n\n" + r.about)
 	}

@@ -20,6 +20,12 @@ var certain = text.Regexp(`^(?:\w+=\S+ +)*(?:npm (?:test|run [\w:-]+)|(?:pnpm|ya
 	`(?:\./)?(?:gradlew|mvnw) [\w:]+|mvn (?:test|verify)|dotnet (?:test|build)|golangci-lint run|npx [\w@/.-]+|node --test|` +
 	`bundle exec \w+|mix test|ruff check|cargo fmt|go fmt)(?: [^ ]*[-./:=*_"'$][^ ]*)*$`)
 
+// quoteless matches commands of package managers that need no backticks before a word such as "passes".
+var quoteless = text.Regexp(`^(?:npm|pnpm|yarn|bun|npx|cargo|uv run|poetry run|dotnet|mvn|gradle)(?: run)? [\w:./-]+$`)
+
+// endless matches commands that serve or watch.
+var endless = text.Regexp(`(?:^| |:)(?:dev|start|serve|server|watch|preview|storybook|--watch)(?: |$)`)
+
 const succeeds = `(?: (?:all |still |must |should )*(?:pass(?:es)?|succeeds?|(?:is|are|stays?) (?:green|clean)|exits? (?:with )?(?:code )?0|runs? clean(?:ly)?|` +
 	`has no errors|reports no errors|works))`
 
@@ -43,7 +49,7 @@ func commandsIn(s string) (found []string) {
 			bare = strings.TrimSpace(bare[at:])
 		}
 		bare = strings.TrimRight(bare, ".")
-		if certain().MatchString(bare) || bare != line && !strings.Contains(bare, "`") && len(strings.Fields(bare)) < 4 && runner().MatchString(bare) {
+		if (certain().MatchString(bare) || bare != line && quoteless().MatchString(bare)) && !endless().MatchString(bare) {
 			found = append(found, bare)
 			continue
 		}
@@ -51,13 +57,15 @@ func commandsIn(s string) (found []string) {
 			cmd, head, tail := strings.TrimSpace(line[m[2]:m[3]]), line[:m[0]], line[m[1]:]
 			alone := asked().MatchString(strings.TrimSpace(strings.ReplaceAll(head, "*", ""))) && strings.Trim(tail, " .*") == ""
 			wanted := alone || before().MatchString(head) || demanded().MatchString(tail)
-			if wanted && runner().MatchString(cmd) && !denied().MatchString(head) && !fails().MatchString(tail) {
+			if wanted && isCheck(cmd) && !denied().MatchString(head) && !fails().MatchString(tail) {
 				found = append(found, cmd)
 			}
 		}
 	}
 	return found
 }
+
+func isCheck(cmd string) bool { return runner().MatchString(cmd) && !endless().MatchString(cmd) }
 
 // asCommand returns a text from a place that is for commands, without what Markdown puts around it, or "" if it is a sentence.
 func asCommand(s string) string {

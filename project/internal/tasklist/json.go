@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/internal/text"
@@ -26,11 +27,11 @@ type field struct {
 	value *value
 }
 
-// get returns the first of the named fields that has a value, or nil.
+// get returns the first of the named fields that has a value, or nil. Of a field that is there twice the last one counts.
 func (v *value) get(keys ...string) *value {
 	if v != nil {
 		for _, key := range keys {
-			for _, f := range v.fields {
+			for _, f := range slices.Backward(v.fields) {
 				if f.key == key && !f.value.null() {
 					return f.value
 				}
@@ -42,14 +43,7 @@ func (v *value) get(keys ...string) *value {
 
 // has reports whether the object has one of the keys, if only with null.
 func (v *value) has(keys ...string) bool {
-	for _, f := range v.fields {
-		for _, key := range keys {
-			if f.key == key {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.fields, func(f field) bool { return slices.Contains(keys, f.key) })
 }
 
 func (v *value) null() bool { return v == nil || !v.object && !v.list && v.scalar == nil }

@@ -3,6 +3,7 @@ package tasklist
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/internal/text"
@@ -81,7 +82,7 @@ func looksLikeMarkdown(data []byte) bool {
 // readMarkdown reads tasks that are headings, else a checklist.
 func (r *reader) readMarkdown(doc string) error {
 	lines, unclosed := scan(doc)
-	r.oneByOne = true
+	r.oneByOne, r.closes = true, true
 	tasks, boxes := 0, 0
 	for i, l := range lines {
 		if i == 0 && l.text == "---" { // front matter
@@ -108,6 +109,10 @@ func (r *reader) readMarkdown(doc string) error {
 		return nil
 	}
 	return r.readChecklist(doc, lines, boxes)
+}
+
+func struckOut(s string) bool {
+	return len(s) > 4 && strings.HasPrefix(s, "~~") && strings.HasSuffix(s, "~~")
 }
 
 // section is a heading with the lines below it.
@@ -148,8 +153,11 @@ func (r *reader) readTasks(lines []line) {
 		switch {
 		case m != nil:
 			i := &item{line: s.n, id: "task-" + m[2], title: cmp.Or(strings.TrimSpace(ticked().ReplaceAllString(m[3], "")), s.title), part: part}
-			if m[1] == "x" || m[1] == "X" || ticked().MatchString(m[3]) || strings.HasPrefix(m[3], "~~") {
+			switch {
+			case m[1] == "x", m[1] == "X", ticked().MatchString(m[3]), strings.ContainsAny(s.title[:strings.Index(s.title, m[2])], "✅✓✔"):
 				i.state, i.why = done, "done"
+			case struckOut(s.title), struckOut(i.title):
+				i.state, i.why = gone, "struck out"
 			}
 			if len(at) > 0 {
 				i.parent = at[len(at)-1].id
@@ -183,11 +191,6 @@ var (
 
 // outside reads what is said of the whole.
 func (r *reader) outside(s section, constraints bool) {
-	if s.heading == 1 && r.title == "" {
-		r.title = s.title
-	} else if s.heading > 0 {
-		r.about = text.JoinedBy("\n\n", r.about, s.text)
-	}
 	var said []string
 	for _, l := range s.lines {
 		entry := bullet().FindString(l.text)
@@ -197,7 +200,7 @@ func (r *reader) outside(s section, constraints bool) {
 		case gateHeads().MatchString(s.title) && (entry != "" || l.box != 0):
 			cmd := asCommand(strings.TrimSpace(l.text[len(entry):]))
 			if cmd == "" {
-				r.note(l.n, "", Unread, "%q reads like a sentence, not like a command", text.Clip(l.text, 60))
+				r.sentence(l.n, "", s.title, strings.TrimSpace(l.text[len(entry):]), &r.demands)
 				break
 			}
 			r.gate(&r.gates, l.n, s.title, cmd)
@@ -207,13 +210,20 @@ func (r *reader) outside(s section, constraints bool) {
 			r.note(l.n, text.Clip(l.boxed, 40), Left, "a box outside of the tasks")
 			said = append(said, l.text)
 		default:
-			if m := goal().FindStringSubmatch(l.text); m != nil && r.title != "" {
-				r.title = m[1]
+			if m := goal().FindStringSubmatch(l.text); m != nil && r.goal == "" {
+				r.goal = m[1]
 			}
 			said = append(said, l.text)
 		}
 	}
-	r.about = text.JoinedBy("\n\n", r.about, strings.TrimSpace(strings.Join(said, "\n")))
+	body := strings.Trim(strings.Join(said, "\n"), "\n")
+	switch {
+	case s.heading == 1 && r.title == "":
+		r.title = s.title
+	case s.heading > 0 && body != "":
+		r.about = text.JoinedBy("\n\n", r.about, s.text)
+	}
+	r.about = text.JoinedBy("\n\n", r.about, body)
 }
 
 // readTask reads what is below the heading of a task.
@@ -289,21 +299,48 @@ func (r *reader) label(i *item, l line, label, said string, below []line) {
 	case "acceptance criteria", "success criteria", "done when", "definition of done":
 		i.criteria = appendNew(i.criteria, strings.Trim(said, "* "))
 	case "verification", "verify", "test command", "test", "tests", "run", "validation":
-		m := span().FindStringSubmatch(said)
-		for _, next := range below[:min(len(below), 3)] {
-			if e := labelled().FindStringSubmatch(next.text); e != nil && strings.EqualFold(e[1], "expected") {
-				low := strings.ToLower(e[2])
-				if strings.Contains(low, "fail") && !strings.Contains(low, "0 fail") && !strings.Contains(low, "no fail") || strings.Contains(low, "error") && !strings.Contains(low, "no error") {
-					return
-				}
+		cmds, rest := block(said, below)
+		for _, next := range rest[:min(len(rest), 3)] {
+			if e := labelled().FindStringSubmatch(next.text); e != nil && strings.EqualFold(e[1], "expected") && toFail().MatchString(noFault().ReplaceAllString(e[2], "")) {
+				return
 			}
 		}
-		if m != nil && runner().MatchString(m[1]) {
-			r.gate(&i.gates, l.n, i.called(), strings.TrimSpace(m[1]))
-		} else if cmd := strings.TrimSpace(said); certain().MatchString(cmd) {
-			r.gate(&i.gates, l.n, i.called(), cmd)
+		for _, cmd := range cmds {
+			if isCheck(cmd) || strings.HasPrefix(cmd, "(cd ") {
+				r.gate(&i.gates, l.n, i.called(), cmd)
+			}
 		}
 	}
+}
+
+// toFail matches what is expected of a test before the work.
+var toFail = text.Regexp(`(?i)\b(?:fails?|failing|failure|error|red|non-?zero)\b`)
+
+var noFault = text.Regexp(`(?i)\b(?:no|0|zero|without) (?:fail\w*|errors?)`)
+
+// block returns the commands behind a label: in backticks, alone on the line, or in the block of code below; and what follows.
+func block(said string, below []line) (cmds []string, rest []line) {
+	if m := span().FindStringSubmatch(said); m != nil {
+		return []string{strings.TrimSpace(m[1])}, below
+	}
+	if said = strings.TrimSpace(said); said != "" {
+		return slices.DeleteFunc([]string{said}, func(cmd string) bool { return !certain().MatchString(cmd) }), below
+	}
+	at := slices.IndexFunc(below, func(l line) bool { return l.text != "" })
+	if at < 0 || !below[at].code {
+		return nil, below
+	}
+	for at++; at < len(below) && below[at].code && !fenced().MatchString(below[at].text); at++ {
+		cmds = append(cmds, strings.TrimSpace(below[at].text))
+	}
+	cmds = slices.DeleteFunc(cmds, func(cmd string) bool { return cmd == "" || strings.HasPrefix(cmd, "#") })
+	switch {
+	case slices.ContainsFunc(cmds, func(cmd string) bool { return strings.HasSuffix(cmd, "\\") || strings.Contains(cmd, "<<") }):
+		cmds = nil // a script, whose lines mean nothing alone
+	case len(cmds) > 1 && strings.HasPrefix(cmds[0], "cd ") && slices.ContainsFunc(cmds, isCheck):
+		cmds = []string{"(" + strings.Join(cmds, " && ") + ")"}
+	}
+	return cmds, below[min(len(below), at+1):]
 }
 
 // readChecklist reads boxes that are not within others. A text in which boxes are not the most is no checklist.
@@ -343,6 +380,9 @@ func (r *reader) readChecklist(doc string, lines []line, boxes int) error {
 			if l.box == 'x' {
 				i.state, i.why = done, "done"
 			}
+			if struckOut(i.title) {
+				i.state, i.why = gone, "struck out"
+			}
 			for _, cmd := range commandsIn(l.boxed) {
 				r.gate(&i.gates, l.n, i.called(), cmd)
 			}
@@ -365,8 +405,11 @@ func (r *reader) readChecklist(doc string, lines []line, boxes int) error {
 		}
 	}
 	end()
-	if boxes == 0 || other > boxes {
-		return &Unknown{Looks: "looks like prose" + text.If(boxes > 0, fmt.Sprintf(" with %d of its lines boxes", boxes)), Text: true, Plan: planKey().MatchString(doc)}
+	if boxes == 0 || other > boxes && !r.Boxes {
+		if planKey().MatchString(doc) {
+			return &Unknown{Looks: "looks like a plan of manager", Plan: true}
+		}
+		return &Unknown{Looks: "looks like prose" + text.If(boxes == 1, " with a box") + text.If(boxes > 1, fmt.Sprintf(" with %d boxes", boxes)), Text: true, Boxes: boxes}
 	}
 	r.list.Kind = checklist
 	return nil

@@ -2,6 +2,7 @@ package tasklist
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func (r *reader) readRalph(root *value, all []*value) error {
 			r.constraints = appendNew(r.constraints, "Not a goal: "+s)
 		}
 		for _, key := range commandKeys {
-			r.commands(&r.gates, nil, root.get(key), key, "")
+			r.commands(&r.gates, &r.demands, root.get(key), key, "")
 		}
 		for _, f := range root.fields {
 			if !slices.Contains(commandKeys, f.key) && !slices.Contains([]string{"userStories", "user_stories", "stories", "features", "items", "requirements", "tasks", "project", "name",
@@ -134,7 +135,10 @@ func (r *reader) item(v *value, n int) *item {
 		r.note(v.line, "", Unread, "item %d is %s, and no task", n+1, v.is())
 		return nil
 	}
-	i := &item{line: v.line, id: v.get("id", "key", "name_id").line1()}
+	i := &item{line: v.line, id: v.get("id", "key").line1()}
+	if id := v.get("id", "key"); id != nil && i.id == "" {
+		r.note(id.line, fmt.Sprintf("item %d", n+1), Unread, "its id is %s", id.is())
+	}
 	i.title = r.text(v.get("title", "name", "subject", "summary", "task"), "title", i)
 	body := r.text(v.get("description", "body"), "description", i)
 	if i.title == "" {
@@ -166,29 +170,32 @@ func (r *reader) item(v *value, n int) *item {
 	for _, key := range commandKeys {
 		r.commands(&i.gates, &i.criteria, v.get(key), key, i.called())
 	}
-	i.priority = priorityOf(v.get("priority"))
+	switch said := v.get("priority"); strings.ToLower(said.plain()) {
+	case "high", "critical", "urgent", "must":
+		i.priority = boulder.High
+	case "low", "could", "wont":
+		i.priority = boulder.Low
+	case "medium", "normal", "should":
+	default:
+		if _, err := strconv.ParseFloat(strings.TrimPrefix(said.plain(), "P"), 64); err != nil && said != nil {
+			r.note(said.line, i.called(), Unread, "its priority is %s", cmp.Or(text.If(said.plain() != "", strconv.Quote(text.Clip(said.plain(), 30))), said.is()))
+		}
+	}
 	return i
 }
 
-func priorityOf(v *value) boulder.Priority {
-	switch strings.ToLower(v.plain()) {
-	case "high", "critical", "urgent", "must":
-		return boulder.High
-	case "low", "could", "wont":
-		return boulder.Low
-	}
-	return ""
-}
-
 // used are the fields that [reader.item] and its callers read.
-var used = append([]string{"id", "key", "name_id", "title", "name", "subject", "summary", "task", "description", "body", "details", "instructions", "design", "implementationApproach",
+var used = append([]string{"id", "key", "title", "name", "subject", "summary", "task", "description", "body", "details", "instructions", "design", "implementationApproach",
 	"technicalNotes", "context", "notes", "file", "files", "expected_files", "technicalConstraints", "scopeBoundaries", "relevantFiles", "codebasePatterns", "spec_id",
 	"output", "acceptanceCriteria", "acceptance_criteria", "criteria", "successCriteria", "steps", "testStrategy", "test_strategy", "tests", "e2eTests", "verification",
 	"done", "completed", "skipped", "state"}, commandKeys...)
 
 // unused counts the fields of an item that are not read and say something.
 func (r *reader) unused(v *value, more ...string) {
-	for _, f := range v.fields {
+	for n, f := range v.fields {
+		if slices.ContainsFunc(v.fields[:n], func(earlier field) bool { return earlier.key == f.key }) {
+			r.note(f.value.line, v.get("id").line1(), Changed, "%s is there twice: the last one counts", text.Clip(f.key, 40))
+		}
 		empty := f.value.null() || f.value.plain() == "" && len(f.value.items)+len(f.value.fields) == 0
 		if !empty && !slices.Contains(used, f.key) && !slices.Contains(more, f.key) {
 			r.fields[f.key]++
@@ -251,7 +258,7 @@ func (r *reader) criteria(v *value, key string, i *item) (all []string) {
 	return all
 }
 
-// listed splits a text into the entries of its list, or returns it whole. An entry may have several lines.
+// listed splits a text into the entries of its list, or returns it whole. An entry of several lines becomes one.
 func listed(s string) (entries []string) {
 	for line := range strings.Lines(s) {
 		line = strings.TrimRight(line, " \t\n")
@@ -264,7 +271,7 @@ func listed(s string) (entries []string) {
 				return appendNew(nil, s)
 			}
 		case len(entries) > 0 && strings.TrimSpace(line) != "":
-			entries[len(entries)-1] += "\n" + line
+			entries[len(entries)-1] += " " + strings.TrimSpace(line)
 		}
 	}
 	if len(entries) == 0 {
@@ -301,12 +308,16 @@ func (r *reader) commands(gates, criteria *[]string, v *value, key, whose string
 			r.note(v.line, whose, Unread, "an entry of %s is no command", key)
 		case cmd != "":
 			r.gate(gates, one.line, whose, cmd)
-		case criteria != nil:
-			*criteria = appendNew(*criteria, said)
 		default:
-			r.note(one.line, whose, Unread, "%q in %s reads like a sentence, not like a command", text.Clip(said, 60), key)
+			r.sentence(one.line, whose, key, said, criteria)
 		}
 	}
+}
+
+// sentence makes what stands among commands and is none a criterion.
+func (r *reader) sentence(line int, whose, in, said string, criteria *[]string) {
+	r.note(line, whose, Changed, "%q in %s is a criterion: it reads like no command", text.Clip(said, 60), in)
+	*criteria = appendNew(*criteria, said)
 }
 
 // ids reads a list of ids, or a text with several.
@@ -315,14 +326,14 @@ func (r *reader) ids(v *value, i *item) (all []string) {
 	case v.null():
 	case v.list:
 		for _, inner := range v.items {
+			id := inner.line1()
 			if inner.object {
-				inner = inner.get("id", "depends_on_id")
+				id = inner.get("id", "depends_on_id").line1()
 			}
-			if id := inner.line1(); id != "" {
-				all = append(all, id)
-			} else if !inner.null() {
-				r.note(v.line, i.called(), Unread, "a dependency is %s, and no id", inner.is())
+			if id == "" && !inner.null() {
+				r.note(inner.line, i.called(), Unread, "a dependency is %s, and no id", inner.is())
 			}
+			all = append(all, id)
 		}
 	case v.object:
 		r.note(v.line, i.called(), Unread, "its dependencies are an object, and no list of ids")

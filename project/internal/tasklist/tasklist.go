@@ -44,20 +44,23 @@ const (
 	Left      What = "left"      // not in the plan: it is done, put off, or nothing that manager does
 	Structure What = "structure" // in the plan as what it consists of
 	Changed   What = "changed"   // in the plan, but otherwise
+	Order     What = "order"     // in the plan, in an order that the file does not spell out
 	Gate      What = "gate"      // a command that became a gate
 	Unread    What = "unread"    // not understood, so not in the plan
 )
 
 // Options say how to read a list.
 type Options struct {
-	Tag string    // of Task Master; empty: master, or the only one
-	Now time.Time // what is put off until later is left
+	Tag   string    // of Task Master; empty: master, or the only one
+	Now   time.Time // what is put off until later is left
+	Boxes bool      // take the boxes of any text as a checklist
 }
 
 // Unknown is the error for a file that is none of the lists.
 type Unknown struct {
 	Looks string // "looks like …"
 	Text  bool   // the file is text that could be a task
+	Boxes int    // how many boxes that text has
 	Plan  bool   // it is a plan of manager
 }
 
@@ -78,14 +81,21 @@ const (
 // [*yamlfile.Error] if it is one that makes no plan.
 func Read(name string, data []byte, o Options) (*List, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	r := &reader{name: name, Options: o, parsed: map[string]string{}, taken: map[string]bool{}, fields: map[string]int{}}
+	r := &reader{name: name, Options: o, parsed: map[string]string{}, taken: map[string]bool{}, last: map[*item][]*item{}, fields: map[string]int{}}
 	switch {
 	case utf16(data):
 		return nil, &Unknown{Looks: "looks like text in UTF-16: save it as UTF-8"}
-	case bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0 || !utf8.Valid(data[:min(len(data), 8000)]) && !utf8.Valid(data):
-		return nil, &Unknown{Looks: "looks like no text" + text.If(bytes.HasPrefix(data, []byte("%PDF")), ", but a PDF")}
+	case bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0, bytes.HasPrefix(data, []byte("%PDF")):
+		return nil, &Unknown{Looks: "looks like no text"}
 	case len(bytes.TrimSpace(data)) == 0:
 		return nil, &Unknown{Looks: "is empty", Text: true}
+	}
+	n := 0
+	for line := range bytes.Lines(data) {
+		if n++; !utf8.Valid(line) {
+			r.note(n, "", Changed, "what is not in UTF-8 is replaced, here and below")
+			break
+		}
 	}
 	err := r.read(data)
 	if err == nil {
@@ -112,13 +122,16 @@ type reader struct {
 	list  List
 	items []*item
 
-	title       string // of the whole, on one line
+	title, goal string // of the whole, each on one line
 	about       string // what else is said of the whole
 	constraints []string
 	gates       []string          // of every task
+	demands     []string          // criteria of every task
 	oneByOne    bool              // an item that says nothing of its order comes after the one before
+	closes      bool              // what is done closes its parts
 	parsed      map[string]string // what the shell says of a command
 	taken       map[string]bool   // ids of the plan
+	last        map[*item][]*item // see ends
 	fields      map[string]int    // how many items have a field that is not used
 }
 
@@ -135,23 +148,24 @@ func (r *reader) refuse(line int, what, do string) error {
 }
 
 func (r *reader) read(data []byte) error {
-	switch first := bytes.TrimSpace(data)[0]; first {
-	case '[', '{':
+	switch start := bytes.TrimSpace(data); {
+	case start[0] == '[', start[0] == '{':
 		return r.readJSON(data)
-	default:
-		return r.readMarkdown(tidy(string(data)))
+	case bytes.HasPrefix(start, []byte("<<<<<<<")) && isLines(start):
+		return r.readLines(data)
 	}
+	return r.readMarkdown(tidy(string(data)))
 }
 
 // readJSON recognizes a JSON text by what its objects have.
 func (r *reader) readJSON(data []byte) error {
 	root, err := document(data)
 	if err != nil {
-		if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) && err.(*jsonError).line <= 1 && looksLikeMarkdown(data) {
-			return r.readMarkdown(tidy(string(data)))
-		}
-		if lines := jsonLines(data); len(lines) > 1 || len(lines) == 1 && bytes.Contains(bytes.TrimSpace(data), []byte("\n")) {
+		switch {
+		case isLines(data):
 			return r.readLines(data)
+		case looksLikeMarkdown(data):
+			return r.readMarkdown(tidy(string(data)))
 		}
 		if bytes.Contains(data, []byte("sub_tasks")) {
 			return &Unknown{Looks: "looks like a plan of manager", Plan: true}
@@ -175,7 +189,7 @@ func (r *reader) readJSON(data []byte) error {
 		return r.readRalph(root, root.items)
 	case root.list && some(root.items, "status") && some(root.items, "subtasks", "testStrategy", "dependencies"):
 		return r.readTaskMaster(root)
-	case root.object && stories(root) != nil:
+	case root.object && stories(root) != nil: // before Task Master, whose word for the list is one of theirs
 		return r.readRalph(root, stories(root).items)
 	case root.object && len(tags(root)) > 0:
 		return r.readTaskMaster(root)
@@ -229,25 +243,24 @@ const (
 
 // item is a task of a list.
 type item struct {
-	line      int
-	id        string // as the file has it, or what it is called there
-	title     string
-	texts     []string // the description, in paragraphs
-	criteria  []string
-	gates     []string
-	after     []string // ids of items that must be done first
-	ordered   bool     // after is all that it waits for
-	parent    string   // id
-	state     state
-	why       string // the file's word for the state
-	priority  boulder.Priority
-	part      string // a heading that it stands under
-	newID     string
-	up        *item
-	parts     []*item
-	waits     []*item // items whose leaves must be done first
-	edges     []*item // leaves
-	container bool    // an item for structure alone, if it has parts
+	line     int
+	id       string // as the file has it, or what it is called there
+	title    string
+	texts    []string // the description, in paragraphs
+	criteria []string
+	gates    []string
+	after    []string // ids of items that must be done first
+	ordered  bool     // after is all that it waits for
+	parent   string   // id
+	state    state
+	why      string // the file's word for the state
+	priority boulder.Priority
+	part     string // a heading that it stands under
+	newID    string
+	up       *item
+	parts    []*item
+	waits    []*item // items whose leaves must be done first
+	edges    []*item // leaves
 }
 
 func (i *item) called() string { return cmp.Or(i.id, text.Clip(i.title, 40)) }
@@ -272,12 +285,22 @@ func appendNew(list []string, more ...string) []string {
 	return list
 }
 
-// jsonLines returns the lines of data that are JSON objects.
-func jsonLines(data []byte) (objects [][]byte) {
+// conflict reports whether a line is a mark of a conflict of git.
+func conflict(line []byte) bool {
+	return slices.Contains([]string{"<<<<<<<", "|||||||", "=======", ">>>>>>>"}, string(line[:min(len(line), 7)]))
+}
+
+// isLines reports whether at least half of the lines are JSON objects, and two.
+func isLines(data []byte) bool {
+	objects, others := 0, 0
 	for line := range bytes.Lines(data) {
-		if line = bytes.TrimSpace(line); bytes.HasPrefix(line, []byte("{")) && json.Valid(line) {
-			objects = append(objects, line)
+		switch line = bytes.TrimSpace(line); {
+		case len(line) == 0, conflict(line):
+		case line[0] == '{' && json.Valid(line):
+			objects++
+		default:
+			others++
 		}
 	}
-	return objects
+	return objects > 1 && objects >= others || objects == 1 && others == 1
 }

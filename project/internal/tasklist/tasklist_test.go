@@ -32,7 +32,7 @@ func TestRead(t *testing.T) {
 			var got strings.Builder
 			for _, f := range archive.Files {
 				name, tag, _ := strings.Cut(f.Name, "#")
-				fmt.Fprintf(&got, "=== %s\n%s\n", f.Name, result(t, name, f.Data, Options{Tag: tag, Now: time.Unix(1_700_000_000, 0)}))
+				fmt.Fprintf(&got, "=== %s\n%s\n", f.Name, result(t, name, f.Data, Options{Tag: tag, Boxes: tag == "boxes", Now: time.Unix(1_700_000_000, 0)}))
 			}
 			golden.Compare(t, strings.TrimSuffix(filepath.Base(path), ".txtar")+".golden", got.String())
 		})

@@ -9,20 +9,25 @@ import (
 
 // tags returns the lists of a tasks.json by their tags. A file from before there were tags has one, "".
 func tags(root *value) (all []field) {
-	if list := root.get("tasks"); list != nil && list.list {
+	if isTasks(root.get("tasks")) {
 		return []field{{"", root}}
 	}
 	for _, f := range root.fields {
-		if list := f.value.get("tasks"); f.value.object && list != nil && list.list {
+		if f.value.object && isTasks(f.value.get("tasks")) {
 			all = append(all, f)
 		}
 	}
 	return all
 }
 
+// isTasks tells a list of tasks from others of the name, as that of an editor. A tag may be empty.
+func isTasks(v *value) bool {
+	return v != nil && v.list && (len(v.items) == 0 || some(v.items, "title") && some(v.items, "status", "dependencies", "subtasks", "testStrategy"))
+}
+
 // readTaskMaster reads the tasks of one tag. A task with subtasks is the structure of these.
 func (r *reader) readTaskMaster(root *value) error {
-	r.list.Kind = taskMaster
+	r.list.Kind, r.closes = taskMaster, true
 	tasks, at := root, 0
 	if root.object {
 		all := tags(root)
