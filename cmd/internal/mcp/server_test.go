@@ -522,6 +522,32 @@ func TestBlockers(t *testing.T) {
 	}
 }
 
+// The answer to what the planner asked names what was done with the default.
+func TestAnswerToThePlanner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	s, lang := sample.New(t, sample.ID), boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
+	plan := sample.Plan()
+	plan.Facts.Questions = []boulder.Question{{ID: "q1", Question: "Which language?", Default: "German", Answer: "German", By: boulder.ByDefault}}
+	plan.SubTasks[5].Questions = []string{"q1"}
+	rev := boulder.PlanRevision{Number: 1, Plan: plan, Hash: plan.Hash(), Origin: boulder.OriginModel, AdoptedAt: s.Now}
+	s.Apply(boulder.Planned{Revision: 1, Plan: rev})
+	s.Apply(boulder.Decomposed{Revision: 1, Plan: rev})
+	s.Apply(boulder.BlockerRaised{Blocker: boulder.Blocker{
+		ID: "B1", PlanQuestion: "q1", Category: boulder.BlockerQuestion, Question: "Which language?", ChosenOption: "German",
+		Status: boulder.BlockerPending, CreatedAt: s.Now,
+	}})
+	s.Start(lang)
+	s.End(lang, 1, nil, boulder.Verdict{Completed: true, Summary: "In German."})
+	s.Apply(boulder.SubTaskDone{AttemptRef: lang, Completed: true, Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted})
+	w.store(s)
+	said := w.result("blocker-answer", "answer", args{"blocker": "B1", "answer": "French"})
+	if redo := fmt.Sprint(said["redo"]); said["answer"] != "French" || redo != "[lang]" {
+		t.Errorf("%v", said)
+	}
+	w.refuses("answer", args{"blocker": "B1", "answer": "Dutch"}, "B1 is answered already")
+}
+
 // A wait returns with new events of another process's run, or without any at its timeout.
 func TestWait(t *testing.T) {
 	t.Parallel()
