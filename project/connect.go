@@ -114,16 +114,11 @@ func (p *Project) OpenLedger() error {
 		if ref.Effort = p.ledgers.Effort(name); ref.Effort == boulder.DefaultEffort {
 			ref.Effort = ""
 		}
-		var asked providers.Completer = &ocprovider.Completer{Host: p.host, Directory: p.dir, Agent: ocprovider.Agent, Model: opencode.Model(name)}
+		asked := p.throughOpenCodeTo(ref)
 		if p.direct[name] = registry.Has(ref.Provider); p.direct[name] {
 			if asked, err = registry.Completer(ref); err != nil {
-				err = usagef("--ledger-model or the configuration: %w", err)
+				return usagef("--ledger-model or the configuration: %w", err)
 			}
-		} else {
-			asked = providers.WithPrices(asked, ref, p.cfg.Prices)
-		}
-		if err != nil {
-			return err
 		}
 		p.completers[name] = cleanCompleter{asked, p.secrets}
 	}

@@ -33,13 +33,13 @@ import (
 )
 
 func (a *app) newDoctorCmd() *cobra.Command {
-	var tryContract, tonight bool
+	var tryContract, tonight, probe bool
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "Check the installation, and say what to do",
 		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, the keys of all providers, the
 model that plans and judges, and whether its price is known. It starts an OpenCode server for a moment, asks no model
-anything, and prints names of keys, never their values. Exit code 1 if something is in the way of a run.
+anything but with --probe, and prints names of keys, never their values. Exit code 1 if something is in the way of a run.
 
 With --contract it tries on your OpenCode what manager needs of it, and prints a result to paste into an issue; exit
 code 1 if something does not hold. It usually takes less than two minutes, at most one for each case, and no key: a
@@ -52,18 +52,21 @@ were made are deleted afterwards.`,
 				return a.runContract(cmd.Context())
 			case a.opts.Attach != "":
 				return usagef("--attach needs --contract")
+			case probe && !tonight:
+				return usagef("--probe needs --night")
 			}
-			return a.runDoctor(cmd.Context(), tonight)
+			return a.runDoctor(cmd.Context(), tonight, probe)
 		},
 	}
 	cmd.Flags().BoolVar(&tonight, "night", false, "also look for what would stop the plan of this project while nobody is there")
+	cmd.Flags().BoolVar(&probe, "probe", false, "with --night: ask each model of the plan and of the ledgers one cheap question")
 	cmd.Flags().BoolVar(&tryContract, "contract", false, "try what manager needs of OpenCode")
 	cmd.MarkFlagsMutuallyExclusive("night", "contract")
 	a.shared(cmd, "attach")
 	return cmd
 }
 
-func (a *app) runDoctor(ctx context.Context, tonight bool) error {
+func (a *app) runDoctor(ctx context.Context, tonight, probe bool) error {
 	d := &doctor{app: a}
 	report := d.look(ctx)
 	if tonight && a.openErr == nil {
@@ -75,6 +78,10 @@ func (a *app) runDoctor(ctx context.Context, tonight bool) error {
 		checks := []namedCheck{{"plan", planned}, {"gates", n.gates}}
 		if d.dir != nil {
 			checks = append(checks, namedCheck{"rights", n.rights})
+			if probe {
+				probed := func(ctx context.Context) (string, string, error) { return n.probe(ctx, d.chosen) }
+				checks = append(checks, namedCheck{"probe", probed})
+			}
 		}
 		state, choices := n.checks()
 		report.Add(look(ctx, slices.Concat(checks, state, choices)))

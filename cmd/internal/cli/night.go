@@ -213,6 +213,30 @@ func (n *night) answered(r opencode.Rule) (what string, refused bool) {
 	return "refused, and the agent goes on", true
 }
 
+// probe asks each model that the plan and the ledgers may use once. model is that of sub-tasks that name none.
+func (n *night) probe(ctx context.Context, model boulder.Models) (detail, do string, err error) {
+	plan := cmp.Or(n.plan, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
+	var lines []string
+	var spent boulder.Usage
+	alone := false
+	all := n.project.Probe(ctx, plan, model)
+	for _, one := range all {
+		spent = spent.Add(one.Usage)
+		if one.Err != nil {
+			do = "see to it, or name another model: a list, as in model: [this, that], lets one take the place of another"
+			alone = alone || one.Alone
+			lines = append(lines, text.OneLine(one.Err.Error()))
+		}
+	}
+	answered := fmt.Sprintf("%d of %s answered: %s, %s", len(all)-len(lines), text.Plural(len(all), "model"),
+		text.Plural(int(spent.Calls), "call"), view.Usage(spent))
+	detail = strings.Join(append([]string{answered}, lines...), "\n")
+	if alone {
+		return "", do, errors.New(detail)
+	}
+	return detail, do, nil
+}
+
 // notify says whether somebody is told of the end.
 func (n *night) notify(context.Context) (detail, do string, err error) {
 	const set = "set notify in the configuration: a command, or a webhook"
