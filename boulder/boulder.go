@@ -142,13 +142,15 @@ type Settings struct {
 	Checks   Checks   `json:"checks,omitzero"`
 	Loop     *Loop    `json:"loop,omitempty"` // nil: not a loop
 
-	Engine      string  `json:"engine,omitempty"`       // external engine whose log this copies; empty: this manager
-	Agent       string  `json:"agent,omitempty"`        // default for sub-tasks; empty: OpenCode's default
-	Model       Models  `json:"model,omitempty"`        // default for sub-tasks
-	Effort      string  `json:"effort,omitempty"`       // of models of sub-tasks that are named without one
-	Fallback    Models  `json:"fallback,omitempty"`     // behind a model of sub-tasks that is named alone
-	LedgerModel Models  `json:"ledger_model,omitempty"` // of both ledgers; see [Boulder.Ledger] for the one in use
-	Budget      *Budget `json:"budget,omitempty"`       // of the run; a resume does not refill it
+	Engine string `json:"engine,omitempty"` // external engine whose log this copies; empty: this manager
+	Agent  string `json:"agent,omitempty"`  // default for sub-tasks; empty: OpenCode's default
+	Model  Models `json:"model,omitempty"`  // default for sub-tasks
+	Effort string `json:"effort,omitempty"` // of models of sub-tasks that are named without one
+	// Describe says what models are good at (by provider/model, perhaps with an effort), which the planner may give to sub-tasks.
+	Describe    map[string]string `json:"describe,omitempty"`
+	Fallback    Models            `json:"fallback,omitempty"`     // behind a model of sub-tasks that is named alone
+	LedgerModel Models            `json:"ledger_model,omitempty"` // of both ledgers; see [Boulder.Ledger] for the one in use
+	Budget      *Budget           `json:"budget,omitempty"`       // of the run; a resume does not refill it
 }
 
 // LeftSession is a session that must be stopped before anything else runs, see [SessionLeft].

@@ -16,6 +16,8 @@ type PlanRequest struct {
 	Look        LookMode // of what is prepared
 	// Known is [Prepared].Known, with what a look found since. Nil: nothing was prepared.
 	Known *Plan
+	// Describe are the models that a sub-task may be given, and what each is good at, see [Settings].
+	Describe map[string]string `json:",omitempty"`
 	// Was is a plan that is revised as the user's Comment says; nil: a new one is made.
 	Was     *Plan  `json:",omitempty"`
 	Comment string `json:",omitempty"`
@@ -77,6 +79,8 @@ type ReplanRequest struct {
 	Earlier     []string  // [SpecsHash] of earlier plans, not to be repeated
 	// Missing of the request: then nothing is replaced, Failed is zero, and 1-3 sub-tasks for this are added.
 	Missing []string
+	// Describe is as of a [PlanRequest]. What replaces a sub-task has the model of that one.
+	Describe map[string]string `json:",omitempty"`
 	// Was is an earlier answer that is revised as the user's Comment says; nil: there is none.
 	Was     *Replacement `json:",omitempty"`
 	Comment string       `json:",omitempty"`

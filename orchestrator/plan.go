@@ -23,6 +23,7 @@ func (r *run) startPlan() {
 	b := r.state.Boulder
 	req := boulder.PlanRequest{
 		Model: b.Ledger(), Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode, Look: b.LookMode, Known: found(b.Look),
+		Describe: b.Describe,
 	}
 	if b.Comment != "" {
 		req.Was, req.Comment = new(r.state.Revision.Plan.Clone()), b.Comment

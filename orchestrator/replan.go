@@ -99,6 +99,7 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 	req := boulder.ReplanRequest{
 		Model: b.Ledger(), Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: r.state.ReplanFacts(), NewFacts: b.NewFacts,
 		Project: b.Project, Look: r.lookBefore(), Reason: b.Replan.Reason, Missing: b.Replan.Missing, Was: b.Replan.Was, Comment: b.Replan.Comment,
+		Describe: b.Describe,
 	}
 	var notes []string
 	if b.Replan.Extension() {

@@ -89,6 +89,9 @@ func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, s boulder
 	if on, model := p.cfg.Reviews(); on {
 		errs = append(errs, want(boulder.Models(cmp.Or(model, p.Ledger())), "review"))
 	}
+	for model := range p.cfg.Models.Describe {
+		errs = append(errs, want(boulder.Models(model), "models.describe"))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return "", err
 	}

@@ -35,7 +35,7 @@ func (p *Project) Plan(
 	limits.ResetMax = min(limits.ResetMax, limits.CoolMax)
 	req.Project, req.Task, req.Constraints = p.dir, p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)
 	req.Comment = p.Clean("The comment", req.Comment)[0]
-	req.Look = cmp.Or(req.Look, p.cfg.Plan.Look)
+	req.Look, req.Describe = cmp.Or(req.Look, p.cfg.Plan.Look), p.cfg.Models.Describe
 	model, err := p.Model()
 	if err != nil {
 		return nil, boulder.Usage{}, err

@@ -161,6 +161,7 @@ func (p *Project) Complete(ctx context.Context, req *Request) error {
 	if req.Fork == nil {
 		req.Effort = cmp.Or(req.Effort, p.effort())
 	}
+	req.Describe = p.cfg.Models.Describe
 	req.Agent, req.Fallback = cmp.Or(req.Agent, p.agent()), cmp.Or(req.Fallback, p.cfg.Models.Fallback)
 	req.LookMode, req.LookModel = cmp.Or(req.LookMode, p.cfg.Plan.Look), cmp.Or(req.LookModel, p.cfg.Plan.LookModel)
 	if on, model := p.cfg.Reviews(); on {

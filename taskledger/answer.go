@@ -3,6 +3,7 @@ package taskledger
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,7 @@ type answerSubTask struct {
 	Writes         []string `json:"writes"`
 	Found          []string `json:"found" also:"findings"` // only if there are findings
 	Questions      []string `json:"questions"`             // only if there are questions
+	Model          string   `json:"model"`                 // only if models are described
 
 	Rest map[string]any `json:"*"`
 }
@@ -67,13 +69,14 @@ func (a *answer) plan(req boulder.PlanRequest, known *boulder.Plan) (*boulder.Pl
 		p.Request[i].Owner, p.Request[i].ShownBy = "", ""
 	}
 	p.SubTasks = a.specs(known.Facts)
+	told := a.chosen(p.SubTasks, req.Describe)
 	fill(p)
 	for i, s := range a.SubTasks {
 		for _, name := range nonEmpty(s.DependsOn) {
 			addTo(&p.SubTasks[i].DependsOn, a.meant(name, p.SubTasks))
 		}
 	}
-	if err := feedback(a.repetitions(), problems(p)); err != nil {
+	if err := feedback(a.repetitions(), told, problems(p)); err != nil {
 		return nil, err
 	}
 	return p, feedback(a.lostOrder(p.SubTasks, func(_ int, name string) []string {
@@ -140,6 +143,23 @@ func (a *answer) specs(known boulder.Facts) (specs []boulder.Spec) {
 		})
 	}
 	return specs
+}
+
+// defaultModel is the answer for the model that is used anyway. Not all vendors accept an empty value in a list.
+const defaultModel = "default"
+
+// chosen gives sub-tasks the models of the answer, of those that are described, and tells the model which are not.
+func (a *answer) chosen(specs []boulder.Spec, described map[string]string) (told []string) {
+	for i, s := range a.SubTasks {
+		model := strings.TrimSpace(s.Model)
+		if _, known := described[model]; !known && model != "" && model != defaultModel && len(described) > 0 {
+			told = append(told, fmt.Sprintf("sub-task %q has the model %q: copy one of %s, or %s",
+				specs[i].ID, text.Cut(model, maxID), strings.Join(slices.Sorted(maps.Keys(described)), ", "), defaultModel))
+		} else if known {
+			specs[i].Model = boulder.Models(model)
+		}
+	}
+	return told
 }
 
 // meant returns the id of what the model calls name, which may be an id, a number from 1, or a subject; else name.

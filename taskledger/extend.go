@@ -42,5 +42,5 @@ func extendPrompt(req boulder.ReplanRequest, shrink int, survey string) string {
 	return ledger.Headed("Task", text.Excerpt(req.Task, maxTask/shrink, text.Start)) +
 		ledger.Headed("Goal", req.Goal) +
 		ledger.Headed("Constraints; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
-		askedPrompt(req.Facts) + foundPrompt(req.Facts) + survey + ledger.Marked("RECORDS", strings.TrimSpace(records)) + comment(req) + "Add what is missing."
+		askedPrompt(req.Facts) + foundPrompt(req.Facts) + survey + modelsPrompt(req.Describe) + ledger.Marked("RECORDS", strings.TrimSpace(records)) + comment(req) + "Add what is missing."
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,7 +170,7 @@ func (p *Planner) split(
 		}
 		return nil
 	}
-	schema := schemaOf(known.Facts, "to_find", "allowed", "sub_tasks.replaces")
+	schema := schemaOf(known.Facts, req.Describe, "to_find", "allowed", "sub_tasks.replaces")
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.log(), question(systemPrompt, schema), check,
 		userPrompt(req, maxPromptTask, known, survey), userPrompt(req, shortPromptTask, known, ""))
 	if err == nil {
@@ -188,14 +189,18 @@ func (p *Planner) survey(ctx context.Context, project, task string) *Survey {
 }
 
 // schemaOf is that of an answer with sub-tasks, without some fields.
-func schemaOf(known boulder.Facts, without ...string) json.RawMessage {
+func schemaOf(known boulder.Facts, described map[string]string, without ...string) json.RawMessage {
+	models := append([]string{defaultModel}, slices.Sorted(maps.Keys(described))...)
+	if len(described) == 0 {
+		without = append(without, "sub_tasks.model")
+	}
 	if len(known.Found) == 0 {
 		without = append(without, "sub_tasks.found")
 	}
 	if len(known.Questions) == 0 {
 		without = append(without, "sub_tasks.questions")
 	}
-	return ledger.Schema[answer](nil, without...)
+	return ledger.Schema[answer](map[string][]string{"sub_tasks.model": models}, without...)
 }
 
 func question(system string, schema json.RawMessage) providers.Request {
@@ -242,7 +247,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	default:
 		without = append(without, "to_find")
 	}
-	asked := question(system, schemaOf(req.Facts, without...))
+	asked := question(system, schemaOf(req.Facts, req.Describe, without...))
 	var made boulder.Replacement
 	check := func(a *answer) (err error) {
 		if find := nonEmpty(a.ToFind); asks && len(a.SubTasks) == 0 && len(find) > 0 {

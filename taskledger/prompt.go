@@ -2,6 +2,8 @@ package taskledger
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -110,7 +112,17 @@ func userPrompt(req boulder.PlanRequest, characters int, known *boulder.Plan, su
 		ledger.Headed("Constraints that the user set; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
 		ledger.Headed("What the task demands, by id", ledger.Bullets(rows)) +
 		ledger.Headed("Facts", text.Excerpt(found, maxText, text.Start)) +
-		askedPrompt(f) + foundPrompt(f) + survey + ledger.Headed("Demanded", demanded(req)) + "Split the task."
+		askedPrompt(f) + foundPrompt(f) + survey + modelsPrompt(req.Describe) + ledger.Headed("Demanded", demanded(req)) + "Split the task."
+}
+
+// modelsPrompt lists the models that a sub-task may be given.
+func modelsPrompt(described map[string]string) string {
+	var all []string
+	for _, model := range slices.Sorted(maps.Keys(described)) {
+		all = append(all, model+": "+short(described[model]))
+	}
+	return ledger.Headed("Models, with what the user says of each; copy the one that fits a sub-task into its model, or "+defaultModel,
+		ledger.Bullets(all))
 }
 
 const replanSystemPrompt = `You are the Task Ledger of a manager that has work done by coding agents. A task was split
@@ -155,7 +167,7 @@ func replanPrompt(req boulder.ReplanRequest, shrink int, survey string) string {
 	return ledger.Headed("Task", text.Excerpt(req.Task, maxTask/shrink, text.Start)) +
 		ledger.Headed("Goal", req.Goal) +
 		ledger.Headed("Constraints; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
-		askedPrompt(req.Facts) + foundPrompt(req.Facts) + survey + ledger.Marked("RECORDS", replanRecords(req, shrink)) + comment(req) + "Replan what is replaced."
+		askedPrompt(req.Facts) + foundPrompt(req.Facts) + survey + modelsPrompt(req.Describe) + ledger.Marked("RECORDS", replanRecords(req, shrink)) + comment(req) + "Replan what is replaced."
 }
 
 // comment is what the user wants changed in the proposal that the records have.

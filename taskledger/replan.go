@@ -22,12 +22,13 @@ func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacemen
 		return made, fmt.Errorf("there are %d sub_tasks; give 1 to %d", n, most)
 	}
 	p := &boulder.Plan{Version: boulder.PlanVersion, Task: "-", SubTasks: a.specs(req.Facts)}
+	chosen := a.chosen(p.SubTasks, req.Describe)
 	fill(p)
 	r := &replanner{
 		answer: a, req: req, specs: p.SubTasks, old: dependables(req),
 		replaces: make([]*boulder.SubTask, n), newDeps: make([][]int, n), repeated: make([]string, n),
 	}
-	told := slices.Concat(a.repetitions(), r.findReplaced(), r.findDependencies(), r.findRepeated())
+	told := slices.Concat(a.repetitions(), chosen, r.findReplaced(), r.findDependencies(), r.findRepeated())
 	if err := feedback(told, problems(&boulder.Plan{Version: p.Version, Task: p.Task, Facts: req.Facts, SubTasks: r.joined(false)})); err != nil {
 		return made, err
 	}

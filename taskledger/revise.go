@@ -24,7 +24,7 @@ How to change it
 - A sub-task that changes keeps its id, and is given in full. What is left out is gone.
 - Sub-tasks that the user wrote stay as they are, and those that the user removed stay away, unless the comment itself asks
   for it: then copy into allowed the words of the comment that do.
-- You cannot change the task, what it demands, or the constraints that are there; nor a sub-task's model, agent, priority,
+- You cannot change the task, what it demands, or the constraints that are there; nor a sub-task's model, effort, agent, priority,
   budget, done_when and no_worse, which the user writes into the file. If the comment wants that, say so in reason.
 ` + splitPrompt + `
 
@@ -59,7 +59,7 @@ func (p *Planner) revise(ctx context.Context, req boulder.PlanRequest) (plan *bo
 		}
 		return nil
 	}
-	asked := question(reviseSystemPrompt, schemaOf(req.Was.Facts, "to_find", "sub_tasks.replaces"))
+	asked := question(reviseSystemPrompt, schemaOf(req.Was.Facts, nil, "to_find", "sub_tasks.replaces"))
 	survey := p.survey(ctx, req.Project, req.Task+"\n"+req.Comment).String()
 	said, spent, err := ledger.Ask(ctx, p.Completer, p.log(), asked, check, revisePrompt(req, 1, survey), revisePrompt(req, shorter, ""))
 	if errors.Is(err, ledger.ErrNoAnswer) {
@@ -113,7 +113,7 @@ func (a *answer) revised(req boulder.PlanRequest) (*boulder.Plan, error) {
 		}
 		spec := &p.SubTasks[i] // what no answer can say stays
 		spec.Model, spec.Agent, spec.Priority, spec.DoneWhen, spec.NoWorse = was.Model, was.Agent, was.Priority, was.DoneWhen, was.NoWorse
-		spec.Budget = was.Budget
+		spec.Effort, spec.Budget = was.Effort, was.Budget
 		spec.Gates = slices.DeleteFunc(spec.Gates, func(gate string) bool { return slices.Contains(spec.NoWorse, gate) })
 	}
 	fill(p)

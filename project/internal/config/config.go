@@ -88,6 +88,8 @@ type Config struct {
 // Models is about all models.
 type Models struct {
 	Fallback boulder.Models `yaml:"fallback"` // while a model cannot be used that is named alone, of sub-tasks or ledgers
+	// Describe says what models are good at, by provider/model, perhaps with an effort: then the planner may choose them.
+	Describe map[string]string `yaml:"describe"`
 }
 
 // Land says how results land: [LandAsk], or a value of [boulder.Landed].How.
@@ -201,6 +203,16 @@ func (c *Config) check(file *yamlfile.File) {
 		for i, err := range providers.CheckModels(models) {
 			file.Report(fmt.Sprintf("%s[%d]", path, i), path+": "+err.Error(), "")
 		}
+	}
+	for _, model := range slices.Sorted(maps.Keys(c.Models.Describe)) {
+		_, err := providers.ParseModels(model)
+		if strings.Contains(model, ",") {
+			err = fmt.Errorf("%q is no single model", model)
+		}
+		if err == nil && strings.TrimSpace(c.Models.Describe[model]) == "" {
+			err = fmt.Errorf("%s: say what it is good at, as in %q", model, "hard refactoring, slow")
+		}
+		reportAll("models.describe", err)
 	}
 	if c.Effort != "" {
 		reportAll("effort", providers.CheckEffort(c.Effort))
