@@ -59,20 +59,19 @@ type Status struct {
 // NewStatus makes the status of a boulder.
 func NewStatus(r *project.Reading) *Status {
 	b, recent := r.Boulder, r.Events[max(0, len(r.Events)-project.Newest):]
+	made := report.New(report.Input{
+		Boulder: b, SubTasks: r.SubTasks, Attempts: r.Attempts, Away: b.Engine != "" && r.Holder == nil, Now: r.Now,
+	})
 	s := &Status{
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.LeftSessions,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, Effort: b.Effort, LedgerModel: b.LedgerModel,
-		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: b.Usage, Answer: b.Answer, Summary: b.Summary,
-		StartAt: b.StartAt, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(r.Raised()), now: r.Now,
-		copied: b.Engine != "" && r.Holder == nil, written: b.Written(),
+		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: made.Usage, Answer: b.Answer, Summary: b.Summary,
+		StartAt: b.StartAt, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(made.Blockers), now: r.Now,
+		copied: made.Away(), written: b.Written(), resumed: made.Resumed(),
 	}
 	if r.Holder.Has(b.ID) {
 		s.Left = nil // that process stops them now
 	}
-	for _, a := range r.Attempts {
-		s.Usage = s.Usage.Add(a.Running())
-	}
-	s.resumed = report.New(report.Input{Boulder: b, SubTasks: r.SubTasks, Attempts: r.Attempts, Away: s.copied, Now: r.Now}).Resumed()
 	if r.Running() {
 		s.RunBy = r.Holder
 	} else {
