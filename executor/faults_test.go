@@ -134,6 +134,7 @@ func TestRetryMessages(t *testing.T) {
 		},
 		{boulder.TroubleRateLimit, "", geminiPerMinute},
 		{boulder.TroubleRateLimit, "", "5 hour usage limit reached. It will reset in 45 seconds."},
+		{boulder.TroubleRateLimit, "", "Usage limit reached, it resets at 2020-11-21T12:11:03Z"}, // a reset that has passed
 		{boulder.TroubleOverloaded, "", "Provider is overloaded"},
 		{
 			boulder.TroubleOverloaded, "",

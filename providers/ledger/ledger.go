@@ -133,8 +133,8 @@ func Outage(ctx context.Context, err error) error {
 	}
 	trouble := &boulder.TroubleError{Kind: boulder.TroubleNetwork, Err: err}
 	if failure, ok := errors.AsType[*providers.Error](err); ok {
-		trouble.RetryAfter = max(failure.RetryAfter, min(failure.Guess, probe))
-		trouble.Guessed = failure.RetryAfter == 0 && failure.Guess > 0
+		guess := min(failure.Guess, probe)
+		trouble.RetryAfter, trouble.Guessed = max(failure.RetryAfter, guess), guess > failure.RetryAfter
 		switch failure.Kind {
 		case providers.KindRateLimit:
 			trouble.Kind = boulder.TroubleRateLimit

@@ -51,6 +51,20 @@ func TestOutage(t *testing.T) {
 	if err := ledger.Outage(t.Context(), errors.New("odd")); !errors.Is(err, boulder.ErrTrouble) {
 		t.Errorf("an error that breaks the contract: %v", err)
 	}
+	for _, tt := range []struct {
+		after, guess, want time.Duration
+		guessed            bool
+	}{
+		{time.Hour, 0, time.Hour, false}, {0, 5 * time.Hour, 30 * time.Minute, true}, {0, time.Minute, time.Minute, true},
+		{2 * time.Second, 5 * time.Hour, 30 * time.Minute, true}, // OpenCode's own pause
+		{0, 0, 0, false},
+	} {
+		err := ledger.Outage(t.Context(), &providers.Error{Kind: providers.KindRateLimit, RetryAfter: tt.after, Guess: tt.guess})
+		trouble, _ := errors.AsType[*boulder.TroubleError](err)
+		if trouble == nil || trouble.RetryAfter != tt.want || trouble.Guessed != tt.guessed {
+			t.Errorf("after %s, perhaps after %s: %+v", tt.after, tt.guess, trouble)
+		}
+	}
 	left := errors.New("the person has left")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(left)

@@ -104,7 +104,7 @@ func ClassifyRetry(message string, wait time.Duration) *providers.Error {
 		if !slices.ContainsFunc([]string{"quota exceeded for metric", "retry in", "rate-limits"}, says) {
 			code = "insufficient_quota"
 		}
-	case says("too many requests"), says("rate limit"), says("current quota"):
+	case says("too many requests"), says("rate limit"), says("current quota"), says("usage limit"), says("limit reached"), says("hit your limit"):
 		status = http.StatusTooManyRequests
 	case says("service unavailable"):
 		status = http.StatusServiceUnavailable
