@@ -180,7 +180,7 @@ const (
 	OriginDirect   Origin = "direct"   // not split: the user or the ledger's model decided so
 	OriginFallback Origin = "fallback" // the model's answers were unusable: one sub-task with the raw request
 	OriginHand     Origin = "hand"     // written by the user, without a seal
-	OriginList     Origin = "list"     // the user's own numbered list
+	OriginList     Origin = "list"     // the user's own list
 	OriginReplan   Origin = "replan"   // a replan of a part of an earlier revision
 )
 

@@ -32,7 +32,7 @@ func (r *reader) readLines(data []byte) error {
 		}
 		all = append(all, v)
 	}
-	if !some(all, "issue_type", "_type") && !(some(all, "title") && some(all, "status")) {
+	if issues := some(all, "issue_type", "_type") || some(all, "title") && some(all, "status"); !issues {
 		return &Unknown{Looks: "looks like lines of JSON, the first one " + shape(all[0])}
 	}
 	return r.readBeads(all)
@@ -90,7 +90,7 @@ func (r *reader) readBeads(all []*value) error {
 			i.priority = boulder.Low
 		}
 		r.items = append(r.items, i)
-		r.unused(v, "_type", "status", "issue_type", "priority", "dependencies", "is_template", "ephemeral", "pinned", "defer_until",
+		r.unused(v, "_type", "issue_type", "dependencies", "is_template", "ephemeral", "pinned", "defer_until",
 			"dependency_count", "dependent_count", "comment_count", "compaction_level", "parent", "created_at", "updated_at", "closed_at", "started_at")
 	}
 	return nil

@@ -269,9 +269,12 @@ func (r *reader) order(taken []*item) {
 	if r.oneByOne && len(taken) > 1 && !slices.ContainsFunc(taken, func(i *item) bool { return i.ordered }) {
 		r.note(0, "", Order, "one after the other: the file names no dependencies")
 	}
-	named := slices.ContainsFunc(taken, func(i *item) bool { return len(i.edges) > 0 }) // else no cycle is possible
+	named := slices.ContainsFunc(taken, func(i *item) bool { return len(i.edges) > 0 })
 	for n, i := range taken {
-		if n > 0 && !i.ordered && r.oneByOne && !(named && taken[n-1].reaches(i, map[*item]bool{})) {
+		if n == 0 || i.ordered || !r.oneByOne {
+			continue
+		}
+		if cycle := named && taken[n-1].reaches(i, map[*item]bool{}); !cycle {
 			i.wait(taken[n-1])
 		}
 	}

@@ -154,7 +154,7 @@ func (r *reader) readTasks(lines []line) {
 		case m != nil:
 			i := &item{line: s.n, id: "task-" + m[2], title: cmp.Or(strings.TrimSpace(ticked().ReplaceAllString(m[3], "")), s.title), part: part}
 			switch {
-			case m[1] == "x", m[1] == "X", ticked().MatchString(m[3]), strings.ContainsAny(s.title[:strings.Index(s.title, m[2])], "✅✓✔"):
+			case m[1] == "x", m[1] == "X", ticked().MatchString(m[3]), strings.ContainsAny(strings.TrimSuffix(s.title, m[3]), "✅✓✔"):
 				i.state, i.why = done, "done"
 			case struckOut(s.title), struckOut(i.title):
 				i.state, i.why = gone, "struck out"

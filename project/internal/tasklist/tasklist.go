@@ -231,60 +231,6 @@ func keys(v *value) string {
 	return cmp.Or(text.If(len(names) > 0, "the keys "+strings.Join(names, ", ")), "no keys")
 }
 
-// state says whether an item is to be done.
-type state int
-
-const (
-	open state = iota
-	done       // what depends on it may begin
-	gone       // cancelled: what depends on it begins without it
-	put        // put off, or not to be begun yet: what depends on it is left, too
-)
-
-// item is a task of a list.
-type item struct {
-	line     int
-	id       string // as the file has it, or what it is called there
-	title    string
-	texts    []string // the description, in paragraphs
-	criteria []string
-	gates    []string
-	after    []string // ids of items that must be done first
-	ordered  bool     // after is all that it waits for
-	parent   string   // id
-	state    state
-	why      string // the file's word for the state
-	priority boulder.Priority
-	part     string // a heading that it stands under
-	newID    string
-	up       *item
-	parts    []*item
-	waits    []*item // items whose leaves must be done first
-	edges    []*item // leaves
-}
-
-func (i *item) called() string { return cmp.Or(i.id, text.Clip(i.title, 40)) }
-
-// describe adds a paragraph to the description, unless it is there already.
-func (i *item) describe(head, body string) {
-	if body = strings.TrimSpace(body); body == "" || slices.Contains(i.texts, body) {
-		return
-	}
-	if head != "" {
-		body = head + ":" + text.If(strings.Contains(body, "\n"), "\n") + text.If(!strings.Contains(body, "\n"), " ") + body
-	}
-	i.texts = append(i.texts, body)
-}
-
-func appendNew(list []string, more ...string) []string {
-	for _, s := range more {
-		if s = strings.TrimSpace(s); s != "" && !slices.Contains(list, s) {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
 // conflict reports whether a line is a mark of a conflict of git.
 func conflict(line []byte) bool {
 	return slices.Contains([]string{"<<<<<<<", "|||||||", "=======", ">>>>>>>"}, string(line[:min(len(line), 7)]))

@@ -105,6 +105,6 @@ func (r *reader) task(v *value, n int, parent string) *item {
 		}
 	}
 	r.items = append(r.items, i)
-	r.unused(v, "status", "dependencies", "subtasks", "priority", "parentTaskId", "parentId", "parentTask", "isSubtask", "previousStatus")
+	r.unused(v, "dependencies", "subtasks", "parentTaskId", "parentId", "parentTask", "isSubtask", "previousStatus")
 	return i
 }
