@@ -15,6 +15,9 @@ import (
 // TaskList is a list of tasks of another tool, read as a plan.
 type TaskList = tasklist.List
 
+// TaskNote tells one thing of a list that is not in the plan as it stands there.
+type TaskNote = tasklist.Note
+
 // UnknownList is the error for a file that is no list of tasks.
 type UnknownList = tasklist.Unknown
 

@@ -283,3 +283,26 @@ func TestPlanSaysWhatTheTaskDemands(t *testing.T) {
 		"  A toggle: "+owner+"\n", "  Speed: "+owner+", and no criterion shows it\n", "  Mail: nobody does this\n",
 		"  No vendor: holds for all\n", "  Clean code: cannot be checked\n", "  Icons: put off by the task (\"later\")\n")
 }
+
+// What happened to tasks of a list is told by reasons, with the first of those that it happened to.
+func TestTaskList(t *testing.T) {
+	t.Parallel()
+	l := project.TaskList{Kind: "a checklist", Total: 30, Taken: 1}
+	l.Notes = append(l.Notes, project.TaskNote{Line: 0, Item: "", What: "order", Why: "one after the other"})
+	for i := range 12 {
+		l.Notes = append(l.Notes, project.TaskNote{Line: i + 1, Item: fmt.Sprint("t", i), What: "left", Why: "done"})
+	}
+	for i := range 17 {
+		l.Notes = append(l.Notes, project.TaskNote{Line: i + 20, Item: "t", What: "changed", Why: fmt.Sprint("reason ", i)})
+	}
+	got := shown(t, 0, func(o page.Out) { TaskList(o, "list.md", &l) })
+	for _, want := range []string{
+		"Read list.md as a checklist: 1 of 30 tasks taken.\n  order: one after the other\n",
+		"  left: t0 (line 1), t1 (line 2), t2 (line 3), t3 (line 4), t4 (line 5), t5 (line 6), t6 (line 7), t7 (line 8), 4 more: done\n",
+		"  changed: t (line 32): reason 12\n  and: 4 reasons more: --json has all\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}

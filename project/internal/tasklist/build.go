@@ -179,7 +179,8 @@ func (r *reader) resolve(byID map[string]*item) {
 			switch {
 			case to == nil:
 				if i.state == open {
-					r.note(i.line, i.called(), Changed, "it depends on %s, which is not in the file: it begins without", strings.TrimPrefix(id, i.parent+"."))
+					id = strings.TrimPrefix(id, i.parent+".")
+					r.note(i.line, i.called(), Changed, "it depends on %s, which is not in the file: it begins without", id)
 				}
 			case to == i:
 				r.note(i.line, i.called(), Changed, "it depends on itself: not any more")
@@ -363,7 +364,8 @@ func (r *reader) sorted(taken []*item) (all []*item, err error) {
 	}
 	for _, f := range dag.Check(nodes) {
 		i := taken[f.Node]
-		return nil, r.refuse(i.line, "dependency cycle: "+strings.Join(f.Path[:min(len(f.Path), 12)], " → "), "remove one of these dependencies")
+		way := strings.Join(f.Path[:min(len(f.Path), 12)], " → ") + text.If(len(f.Path) > 12, " → …")
+		return nil, r.refuse(i.line, "dependency cycle: "+way, "remove one of these dependencies")
 	}
 	seen := map[*item]bool{}
 	var visit func(i *item)
@@ -390,6 +392,9 @@ func (r *reader) plan(taken []*item) {
 	p := &boulder.Plan{Goal: text.Short(cmp.Or(r.goal, r.title), 200), Constraints: r.constraints}
 	r.list.Remarks = map[string]string{}
 	for _, i := range taken {
+		if len(i.criteria) == 0 && len(r.demands) > 0 {
+			i.criteria = []string{text.Fold(i.title)}
+		}
 		s := boulder.Spec{
 			ID: i.newID, Subject: text.Short(i.title, maxSubject), SuccessCriteria: appendNew(i.criteria, r.demands...), Priority: i.priority,
 			Gates: appendNew(i.gates, r.gates...),
@@ -405,7 +410,8 @@ func (r *reader) plan(taken []*item) {
 			paragraphs = []string{i.title}
 		}
 		for at := i.up; at != nil; at = at.up {
-			paragraphs = append(paragraphs, "This is a part of "+at.id+text.If(at.id != at.title, ": "+at.title)+text.If(len(at.texts) > 0, "\n\n"+strings.Join(at.texts, "\n\n")))
+			paragraphs = append(paragraphs, "This is a part of "+text.JoinedBy(": ", at.id, text.If(at.id != at.title, at.title)))
+			paragraphs = append(paragraphs, at.texts...)
 		}
 		if i.part != "" {
 			paragraphs = append(paragraphs, "This is a part of: "+i.part)

@@ -9,9 +9,10 @@ import (
 
 // runner matches the beginning of commands that test, check or build.
 var runner = text.Regexp(`^(?:\w+=\S+ +)*(?:` +
-	`(?:npm|pnpm|yarn|bun|npx|pnpx|bunx|go|cargo|make|just|task|uv|poetry|hatch|tox|nox|pytest|python3?|ruff|mypy|pyright|black|flake8|` +
-	`node|deno|tsc|eslint|biome|prettier|vitest|jest|mocha|playwright|mvn|gradle|dotnet|swift|xcodebuild|ctest|cmake|bazel|meson|ninja|` +
-	`rspec|bundle|rake|rails|mix|composer|phpunit|php|golangci-lint|staticcheck|shellcheck|terraform|sbt|lein|zig|stack|cabal|bash|sh|turbo|nx)` +
+	`(?:npm|pnpm|yarn|bun|npx|pnpx|bunx|go|cargo|make|just|task|uv|poetry|hatch|tox|nox|pytest|python3?|ruff|mypy|pyright|` +
+	`black|flake8|node|deno|tsc|eslint|biome|prettier|vitest|jest|mocha|playwright|mvn|gradle|dotnet|swift|xcodebuild|ctest|` +
+	`cmake|bazel|meson|ninja|rspec|bundle|rake|rails|mix|composer|phpunit|php|golangci-lint|staticcheck|shellcheck|terraform|` +
+	`sbt|lein|zig|stack|cabal|bash|sh|turbo|nx)` +
 	`|\.{1,2}/[\w./-]+)(?: |$)`)
 
 // certain matches commands that are recognized without backticks: no sentence reads like them.
@@ -26,17 +27,17 @@ var quoteless = text.Regexp(`^(?:npm|pnpm|yarn|bun|npx|cargo|uv run|poetry run|d
 // endless matches commands that serve or watch.
 var endless = text.Regexp(`(?:^| |:)(?:dev|start|serve|server|watch|preview|storybook|--watch)(?: |$)`)
 
-const succeeds = `(?: (?:all |still |must |should )*(?:pass(?:es)?|succeeds?|(?:is|are|stays?) (?:green|clean)|exits? (?:with )?(?:code )?0|runs? clean(?:ly)?|` +
-	`has no errors|reports no errors|works))`
+const succeeds = `(?: (?:all |still |must |should )*(?:pass(?:es)?|succeeds?|(?:is|are|stays?) (?:green|clean)|` +
+	`exits? (?:with )?(?:code )?0|runs? clean(?:ly)?|(?:has|reports) no errors|works))`
 
 var (
 	passing  = text.Regexp(`(?i)` + succeeds + `[.!]?$`)
-	asked    = text.Regexp(`(?i)^(?:please )?(?:run|running|execute|verify (?:with|by|that|by running)|check (?:with|that)|test(?:s)? with|verification|test command|command)?:? *$`)
+	asked    = text.Regexp(`(?i)^(?:run|running|execute|verify (?:with|by|that)|check (?:with|that)|tests? with|verification|(?:test )?command)?:? *$`)
 	span     = text.Regexp("`([^`\n]+)`")
 	demanded = text.Regexp(`(?i)^` + succeeds)
-	before   = text.Regexp(`(?i)(?:^|\W)(?:run|runs|running|execute|verify with|verify by|verify that|verify:|with|via|using|test:|verification:)[:*]* *$`)
+	before   = text.Regexp(`(?i)(?:^|\W)(?:runs?|running|execute|verify (?:by|that)|verify:|with|via|using|test:|verification:)[:*]* *$`)
 	denied   = text.Regexp(`(?i)(?:not|never|no longer|instead of|without|n't|before)(?: (?:run|running|use|using))? *$`)
-	fails    = text.Regexp(`(?i)^\W*(?:to )?(?:still )?(?:fails?|is (?:red|gone|removed)|errors?|breaks|no longer|exits? (?:with )?(?:code )?[1-9])`)
+	fails    = text.Regexp(`(?i)^\W*(?:to )?(?:still )?(?:fails?|is (?:red|gone|removed)|errors?|breaks|no longer|exits? .{0,10}[1-9])`)
 	prose    = text.Regexp(`^[A-Z][a-z]+(?:[ ,.]|$)`)
 )
 
@@ -73,10 +74,11 @@ func asCommand(s string) string {
 	if m := span().FindStringSubmatch(s); m != nil && strings.HasPrefix(s, "`") {
 		s = m[1]
 	}
-	if prose().MatchString(s) || strings.Contains(s, "\n") {
+	bare := passing().ReplaceAllString(s, "")
+	if prose().MatchString(s) || strings.Contains(s, "\n") || bare != s && !runner().MatchString(bare) {
 		return ""
 	}
-	return strings.TrimSpace(s)
+	return strings.TrimSpace(bare)
 }
 
 // gate adds a command that must pass, unless the shell cannot read it: then it is told, and stays what the text around it is.

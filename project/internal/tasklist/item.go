@@ -135,7 +135,7 @@ func (r *reader) item(v *value, n int) *item {
 	case "medium", "normal", "should":
 	default:
 		if _, err := strconv.ParseFloat(strings.TrimPrefix(said.plain(), "P"), 64); err != nil && said != nil {
-			r.note(said.line, i.called(), Unread, "its priority is %s", cmp.Or(text.If(said.plain() != "", strconv.Quote(text.Clip(said.plain(), 30))), said.is()))
+			r.note(said.line, i.called(), Unread, "its priority is %s", cmp.Or(text.Clip(said.plain(), 30), said.is()))
 		}
 	}
 	return i
@@ -143,12 +143,14 @@ func (r *reader) item(v *value, n int) *item {
 
 // Fields of stories, tasks and issues, by what they hold.
 var (
-	idKeys       = []string{"id", "key"}
-	textKeys     = []string{"description", "body"}
-	nameKeys     = []string{"title", "name", "subject", "summary", "task"}
-	bodyKeys     = []string{"details", "instructions", "design", "implementationApproach", "technicalNotes", "context", "notes", "file", "files", "expected_files", "relevantFiles", "technicalConstraints", "scopeBoundaries", "codebasePatterns", "spec_id", "output"}
-	criteriaKeys = []string{"acceptanceCriteria", "acceptance_criteria", "criteria", "successCriteria", "steps", "testStrategy", "test_strategy", "tests", "e2eTests", "verification"}
-	stateKeys    = []string{"passes", "done", "completed", "skipped", "status", "state"}
+	idKeys   = []string{"id", "key"}
+	textKeys = []string{"description", "body"}
+	nameKeys = []string{"title", "name", "subject", "summary", "task"}
+	bodyKeys = []string{"details", "instructions", "design", "implementationApproach", "technicalNotes", "context", "notes", "file", "files",
+		"expected_files", "relevantFiles", "technicalConstraints", "scopeBoundaries", "codebasePatterns", "spec_id", "output"}
+	criteriaKeys = []string{"acceptanceCriteria", "acceptance_criteria", "criteria", "successCriteria", "steps", "testStrategy",
+		"test_strategy", "tests", "e2eTests", "verification"}
+	stateKeys = []string{"passes", "done", "completed", "skipped", "status", "state"}
 )
 
 // head is what stands before a part of a description: the words of its field's name.

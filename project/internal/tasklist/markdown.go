@@ -25,13 +25,21 @@ var (
 	headed   = text.Regexp(`^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$`)
 	boxed    = text.Regexp(`^([ \t]*(?:>[ \t]*)?)(?:[-*+]|\d{1,4}[.)])[ \t]+\[([ xX✓✔])\](?:[ \t]+(.*))?$`)
 	fenced   = text.Regexp("^[ \t]*(?:[-*+][ \t]+)?(`{3,}|~{3,})[ \t]*([^`\\s]*)[^`]*$")
-	taskHead = text.Regexp(`(?i)^(?:\W*\[([ xX])\]\s*)?(?:[^\w\s\[]+\s*)?(?:Task|Iteration|Story|Issue)\s+#?(\d[\w.]*|[A-Z]{1,5}-?\d+)\s*(?:[:.)\]–—-]+\s*|\s+|$)(.*)$`)
-	ticked   = text.Regexp(`(?i)(?:\s*\[x\]|\s*[✅✓✔]|\s*\((?:done|complete|completed)\)|\s*\[(?:done|complete|completed)\])\s*$`)
+	taskHead = text.Regexp(`(?i)^(?:\W*\[([ xX])\]\s*)?(?:[^\w\s\[]+\s*)?(?:(?:Task|Iteration|Story|Issue)\s+#?(\d[\w.]*|[A-Z]{1,5}-?\d+)|(US-\d+))` +
+		`\s*(?:[:.)\]–—-]+\s*|\s+|$)(.*)$`)
+	ticked   = text.Regexp(`(?i)(?:\s*\[x\]|\s*[✅✓✔]|\s*\((?:done|completed?)\)|\s*\[(?:done|completed?)\])\s*$`)
 	phase    = text.Regexp(`(?i)^(?:Phase|Milestone|Epic|Part|Stage|Sprint|Chunk)\b`)
-	labelled = text.Regexp(`(?i)^[ \t]*(?:[-*+][ \t]+)?\**(depends on|dependencies|depends|blocked by|after|acceptance criteria|success criteria|done when|definition of done|verification|verify|test command|tests?|run|validation|expected)\**[ \t]*:\**[ \t]*(.*)$`)
-	planKey  = text.Regexp(`(?m)^sub_tasks:`)
-	number   = text.Regexp(`\d[\w.]*|\b[A-Z]{1,5}-\d+\b`)
+	labelled = text.Regexp(`(?i)^[ \t]*(?:[-*+][ \t]+)?\**(depends on|dependencies|depends|blocked by|after|acceptance criteria|success criteria|` +
+		`done when|definition of done|verification|verify|test command|tests?|run|validation|expected)\**[ \t]*:\**[ \t]*(.*)$`)
+	planKey = text.Regexp(`(?m)^sub_tasks:`)
+	number  = text.Regexp(`\d[\w.]*\w|\d|\b[A-Z]{1,5}-\d+\b`)
+	noTask  = text.Regexp(`(?i)^\W*(?:none|no|nothing|n/a|-+)\W*$`)
+	toFail  = text.Regexp(`(?i)\b(?:fails?|failing|failure|error|red|non-?zero)\b`) // as is expected of a test before the work
+	noFault = text.Regexp(`(?i)\b(?:no|0|zero|without) (?:fail\w*|errors?)`)
 )
+
+// taskID returns the id of "Task 3", or of "US-003".
+func taskID(s string) string { return text.If(s[0] >= '0' && s[0] <= '9', "task-") + s }
 
 // scan reads lines and knows blocks of code. In a block of Markdown, blocks may be nested.
 func scan(doc string) (lines []line, unclosed int) {
@@ -141,7 +149,7 @@ func (r *reader) readTasks(lines []line) {
 	var within []*section // the tasks that are open, by depth
 	var at []*item
 	byItem := map[*item]*section{}
-	part, constraints := "", false
+	part := ""
 	for _, s := range sections(lines) {
 		m := taskHead().FindStringSubmatch(s.title)
 		if s.heading == 0 {
@@ -152,9 +160,11 @@ func (r *reader) readTasks(lines []line) {
 		}
 		switch {
 		case m != nil:
-			i := &item{line: s.n, id: "task-" + m[2], title: cmp.Or(strings.TrimSpace(ticked().ReplaceAllString(m[3], "")), s.title), part: part}
+			title := m[4]
+			i := &item{line: s.n, id: taskID(m[2] + m[3]), part: part}
+			i.title = cmp.Or(strings.TrimSpace(ticked().ReplaceAllString(title, "")), s.title)
 			switch {
-			case m[1] == "x", m[1] == "X", ticked().MatchString(m[3]), strings.ContainsAny(strings.TrimSuffix(s.title, m[3]), "✅✓✔"):
+			case m[1] == "x", m[1] == "X", ticked().MatchString(title), strings.ContainsAny(strings.TrimSuffix(s.title, title), "✅✓✔"):
 				i.state, i.why = done, "done"
 			case struckOut(s.title), struckOut(i.title):
 				i.state, i.why = gone, "struck out"
@@ -175,8 +185,7 @@ func (r *reader) readTasks(lines []line) {
 			} else if s.heading > 0 && s.heading <= 2 && part != "" {
 				part = ""
 			}
-			constraints = strings.Contains(strings.ToLower(s.title), "constraint")
-			r.outside(s, constraints)
+			r.outside(s)
 		}
 	}
 	for _, i := range r.items {
@@ -185,12 +194,15 @@ func (r *reader) readTasks(lines []line) {
 }
 
 var (
-	gateHeads = text.Regexp(`(?i)^(?:validation|verification|test|quality|check)\w* (?:commands?|gates?)|^quality gates|^validation commands`)
+	gateHeads = text.Regexp(`(?i)^(?:validation|verification|test|quality|check)\w* (?:commands?|gates?)`)
+	limits    = text.Regexp(`(?i)constraint`)
+	notGoals  = text.Regexp(`(?i)^(?:non-?goals|not goals|out of scope)`)
 	goal      = text.Regexp(`(?i)^\**goal\**:\**\s*(.+)$`)
 )
 
 // outside reads what is said of the whole.
-func (r *reader) outside(s section, constraints bool) {
+func (r *reader) outside(s section) {
+	notOurs := notGoals().MatchString(s.title)
 	var said []string
 	for _, l := range s.lines {
 		entry := bullet().FindString(l.text)
@@ -204,8 +216,8 @@ func (r *reader) outside(s section, constraints bool) {
 				break
 			}
 			r.gate(&r.gates, l.n, s.title, cmd)
-		case constraints && entry != "":
-			r.constraints = appendNew(r.constraints, l.text[len(entry):])
+		case entry != "" && (notOurs || limits().MatchString(s.title)):
+			r.constraints = appendNew(r.constraints, text.If(notOurs, notGoal)+l.text[len(entry):])
 		case l.box != 0:
 			r.note(l.n, text.Clip(l.boxed, 40), Left, "a box outside of the tasks")
 			said = append(said, l.text)
@@ -277,31 +289,35 @@ func (r *reader) readTask(i *item, lines []line) {
 }
 
 func isCriteria(label string) bool {
-	return strings.Contains(label, "criteria") || strings.HasPrefix(label, "done when") || strings.HasPrefix(label, "definition of done")
+	return strings.Contains(label, "criteria") || strings.HasPrefix(label, "done when") ||
+		strings.HasPrefix(label, "definition of done")
 }
 
 // label reads a line such as "**Depends on:** Task 1" or "Run: `go test ./...`".
 func (r *reader) label(i *item, l line, label, said string, below []line) {
 	switch label {
 	case "depends on", "dependencies", "depends", "blocked by", "after":
-		ids := number().FindAllString(said, -1)
-		none := strings.HasPrefix(strings.ToLower(strings.Trim(said, "* ")), "no")
-		if len(ids) == 0 && !none {
+		var ids []string
+		for _, id := range number().FindAllString(said, -1) {
+			id = taskID(id)
+			if slices.ContainsFunc(r.items, func(other *item) bool { return other.id == id }) {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == 0 && !noTask().MatchString(said) {
 			if strings.TrimSpace(said) != "" {
-				r.note(l.n, i.called(), Unread, "%q names no task: it comes after the one before", text.Clip(said, 60))
+				r.note(l.n, i.called(), Unread, "%q names no task of the file: it comes after the one before", text.Clip(said, 60))
 			}
 			return
 		}
-		i.ordered = true
-		for _, id := range ids {
-			i.after = appendNew(i.after, "task-"+id)
-		}
+		i.ordered, i.after = true, appendNew(i.after, ids...)
 	case "acceptance criteria", "success criteria", "done when", "definition of done":
 		i.criteria = appendNew(i.criteria, strings.Trim(said, "* "))
 	case "verification", "verify", "test command", "test", "tests", "run", "validation":
 		cmds, rest := block(said, below)
 		for _, next := range rest[:min(len(rest), 3)] {
-			if e := labelled().FindStringSubmatch(next.text); e != nil && strings.EqualFold(e[1], "expected") && toFail().MatchString(noFault().ReplaceAllString(e[2], "")) {
+			e := labelled().FindStringSubmatch(next.text)
+			if e != nil && strings.EqualFold(e[1], "expected") && toFail().MatchString(noFault().ReplaceAllString(e[2], "")) {
 				return
 			}
 		}
@@ -312,11 +328,6 @@ func (r *reader) label(i *item, l line, label, said string, below []line) {
 		}
 	}
 }
-
-// toFail matches what is expected of a test before the work.
-var toFail = text.Regexp(`(?i)\b(?:fails?|failing|failure|error|red|non-?zero)\b`)
-
-var noFault = text.Regexp(`(?i)\b(?:no|0|zero|without) (?:fail\w*|errors?)`)
 
 // block returns the commands behind a label: in backticks, alone on the line, or in the block of code below; and what follows.
 func block(said string, below []line) (cmds []string, rest []line) {
@@ -343,10 +354,10 @@ func block(said string, below []line) (cmds []string, rest []line) {
 	return cmds, below[min(len(below), at+1):]
 }
 
-// readChecklist reads boxes that are not within others. A text in which boxes are not the most is no checklist.
+// readChecklist reads boxes that are not within others. A text with more other lines than boxes is no checklist.
 func (r *reader) readChecklist(doc string, lines []line, boxes int) error {
 	var i *item
-	var said []string
+	var said, about []string
 	part, other, deep := "", 0, 0
 	ticks, inner := 0, 0
 	end := func() {
@@ -401,15 +412,17 @@ func (r *reader) readChecklist(doc string, lines []line, boxes int) error {
 			if !l.code {
 				other++
 			}
-			r.about = text.JoinedBy("\n", r.about, l.text)
+			about = append(about, l.text)
 		}
 	}
 	end()
+	r.about = strings.Join(about, "\n")
 	if boxes == 0 || other > boxes && !r.Boxes {
 		if planKey().MatchString(doc) {
 			return &Unknown{Looks: "looks like a plan of manager", Plan: true}
 		}
-		return &Unknown{Looks: "looks like prose" + text.If(boxes == 1, " with a box") + text.If(boxes > 1, fmt.Sprintf(" with %d boxes", boxes)), Text: true, Boxes: boxes}
+		with := text.If(boxes == 1, " with a box") + text.If(boxes > 1, fmt.Sprintf(" with %d boxes", boxes))
+		return &Unknown{Looks: "looks like prose" + with, Text: true, Boxes: boxes}
 	}
 	r.list.Kind = checklist
 	return nil

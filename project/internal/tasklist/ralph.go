@@ -22,6 +22,9 @@ var (
 	afterKeys = []string{"dependsOn", "depends_on", "dependencies", "blockedBy", "blocked_by"}
 )
 
+// notGoal begins a constraint that the file has under what is out of scope.
+const notGoal = "Not a goal: "
+
 // stories returns the list of a prd.json's object, or nil. Most names of it are others' as well: there its entries have to look
 // like stories.
 func stories(root *value) *value {
@@ -45,7 +48,7 @@ func (r *reader) readRalph(root *value, all []*value) error {
 	}
 	r.constraints = appendNew(r.constraints, root.get(limitKeys...).texts()...)
 	for _, said := range root.get(notOurKeys...).texts() {
-		r.constraints = appendNew(r.constraints, "Not a goal: "+said)
+		r.constraints = appendNew(r.constraints, notGoal+said)
 	}
 	for _, key := range commandKeys {
 		r.commands(&r.gates, &r.demands, root.get(key), key, "")

@@ -74,6 +74,35 @@ func written(t testing.TB, l *List) string {
 	return strings.Join(kept, "")
 }
 
+// A text names a command that must succeed, or it does not: a wrong gate would be red for ever.
+func TestCommandsIn(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"npm test":                                   "npm test",
+		"Run `go test ./...`.":                       "go test ./...",
+		"pnpm typecheck passes":                      "pnpm typecheck",
+		"All is well: `make lint` must pass":         "make lint",
+		"- `cargo test` exits with code 0":           "cargo test",
+		"CI=1 npm run test:unit passes":              "CI=1 npm run test:unit",
+		"Verify with `./scripts/check.sh --all`":     "./scripts/check.sh --all",
+		"Run `npm run dev` and look":                 "",
+		"`npm test` fails without the fix":           "",
+		"Do not run `npm test`":                      "",
+		"`npm test` is documented":                   "",
+		"Typecheck passes":                           "",
+		"make sure it passes":                        "",
+		"go on as before":                            "",
+		"The user can run `foo` with `bar`":          "",
+		"npm start":                                  "",
+		"Verify in browser using dev-browser skill":  "",
+		"1. Unit tests with `pytest -q`\n2. By hand": "pytest -q",
+	} {
+		if got := strings.Join(commandsIn(said), "; "); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
+
 // FuzzRead: any file gives an error, or a plan that a plan file can hold.
 func FuzzRead(f *testing.F) {
 	archives, _ := filepath.Glob("testdata/*.txtar")
