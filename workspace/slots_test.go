@@ -522,6 +522,42 @@ func TestSlotsAreSetUp(t *testing.T) {
 	}
 }
 
+// A linked worktree, whose objects and index are in two places, has slots and a landing like any other. The repository, and
+// its other worktree, stay as they are.
+func TestSlotsOfALinkedWorktree(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, "a.txt", "one\n")
+	dir := filepath.Join(t.TempDir(), "linked")
+	r.git("worktree", "add", "-q", dir, "-b", "tree")
+	linked := repo{t, dir}
+	linked.write("a.txt", "not committed\n")
+	before := r.userState()
+	w, err := workspace.Open(t.Context(), dir)
+	must(t, err)
+	l := line{repo: linked, slots: w.Slots()}
+	if why, err := l.slots.Unsupported(t.Context()); why != "" || err != nil {
+		t.Fatalf("no slots: %s, %v", why, err)
+	}
+	l.base, err = l.slots.Base(t.Context(), false, time.Unix(1, 0))
+	must(t, err)
+	s, in := l.prepare(1, "x", 1, l.base)
+	if got := in.read("a.txt"); got != "not committed\n" {
+		t.Errorf("the slot begins with %q", got)
+	}
+	in.write("a.txt", "not committed\nby x\n")
+	in.git("commit", "-q", "-a", "-m", "x") // its objects are found
+	commit, _, err := s.Capture(t.Context(), "")
+	must(t, err)
+	_, err = l.slots.LandFiles(t.Context(), l.base, commit, false)
+	must(t, err)
+	if got := linked.read("a.txt") + r.read("a.txt"); got != "not committed\nby x\none\n" {
+		t.Errorf("landed: %q", got)
+	}
+	if r.userState() != before {
+		t.Error("something of the user's has changed")
+	}
+}
+
 // What the user hid from git is merged with, and never overwritten.
 func TestLandOverHiddenEdits(t *testing.T) {
 	t.Parallel()
