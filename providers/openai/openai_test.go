@@ -1,9 +1,11 @@
 package openai_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -386,15 +388,25 @@ func TestOutageAsSuccess(t *testing.T) {
 	}
 }
 
-// No count can make a budget grow, or wrap around.
+// No count can make a budget grow, or wrap around; the log says that it was refused.
 func TestImpossibleUsageDoesNotCount(t *testing.T) {
 	t.Parallel()
+	var logged bytes.Buffer
+	logging := func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
+		c, err := openai.New(openai.Endpoint{Name: "local", BaseURL: baseURL}, key,
+			openai.Options{HTTPClient: client, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
 	for _, counts := range []string{`-5000000000`, `9223372036854775807`, `1e300`, `"-1"`, `"many"`} {
 		body := `{"model":"m","choices":[{"finish_reason":"stop","message":{"content":"{}"}}],"usage":{"prompt_tokens":` +
 			counts + `,"completion_tokens":` + counts + `,"total_tokens":` + counts + `}}`
-		resp, err := adaptertest.At(t, open, adaptertest.JSON(body)).Complete(t.Context(), adaptertest.Ask())
-		if err != nil || resp.Usage != (boulder.Usage{}) {
-			t.Errorf("%s: %+v, %v", counts, resp, err)
+		resp, err := adaptertest.At(t, logging, adaptertest.JSON(body)).Complete(t.Context(), adaptertest.Ask())
+		if err != nil || resp.Usage != (boulder.Usage{}) || !strings.Contains(logged.String(), "impossible usage") {
+			t.Errorf("%s: %+v, %v; logged: %s", counts, resp, err, logged.String())
 		}
+		logged.Reset()
 	}
 }
