@@ -310,9 +310,6 @@ func (s *State) redescribe(e *Event, n *SubTask) {
 	if was.ExpectsChanges == n.ExpectsChanges {
 		n.ExpectsChanges = t.ExpectsChanges
 	}
-	if n.Models == t.Models && n.Models != "" {
-		n.Model, n.Effort = t.Model, t.Effort
-	}
 	for _, g := range t.NoGates {
 		n.NoWorse = without(n.NoWorse, []string{g.Command})
 	}
@@ -444,9 +441,17 @@ func (s *State) unnamed(t *SubTask) (model, effort bool) {
 	return cmp.Or(spec.Model, plan.Model) == "", cmp.Or(spec.Effort, plan.Effort) == ""
 }
 
-// take has a sub-task run with the models and the effort of its plan, or of the boulder where that names none.
+// take has a sub-task run with the models and the effort of its plan, or of the boulder where that names none: with the first,
+// and with the others while that cannot be used. Of the same models, the one in use stays.
 func (s *State) take(t *SubTask, spec *Spec, plan *Plan, model Models) {
-	t.take(spec.ModelsIn(plan, model, "").Or(s.Boulder.Fallback).With(spec.effortIn(plan, s.Boulder.Effort)))
+	models := spec.ModelsIn(plan, model, "").Or(s.Boulder.Fallback).With(spec.effortIn(plan, s.Boulder.Effort))
+	if t.Models == "" || t.Models.Bare() != models.Bare() {
+		t.Model = models.First()
+	}
+	t.Effort, t.Models = models.Effort(t.Model), ""
+	if len(models.All()) > 1 {
+		t.Models = models
+	}
 }
 
 func (s *State) modelSet(e *Event, b ModelSet) error {

@@ -114,15 +114,6 @@ func (m *Models) UnmarshalJSON(data []byte) error {
 // Wanted returns the models that the sub-task may run with, the preferred one first.
 func (t *SubTask) Wanted() Models { return cmp.Or(t.Models, Models(WithEffort(t.Model, t.Effort))) }
 
-// take has the sub-task run with the first of these models, and with the others while that cannot be used.
-func (t *SubTask) take(models Models) {
-	t.Model, t.Models = models.First(), ""
-	if len(models.All()) > 1 {
-		t.Models = models
-	}
-	t.Effort = models.Effort(t.Model)
-}
-
 // Ledger returns the model that plans and judges now, provider/model; empty: OpenCode's default.
 func (b *Boulder) Ledger() string { return cmp.Or(b.LedgerNow, b.LedgerModel.First()) }
 

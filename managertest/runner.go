@@ -30,7 +30,7 @@ func (r *Runner) Run(ctx context.Context, job boulder.Job, report func(boulder.B
 	ref := job.Attempt.AttemptRef
 	name := fmt.Sprintf("%s/%s#%d", job.BoulderID, ref.SubTaskID, ref.Attempt)
 	if job.Attempt.SessionID == "" {
-		start := boulder.SubTaskStart{AttemptRef: ref, SessionID: name, Model: job.Attempt.Model}
+		start := boulder.SubTaskStart{AttemptRef: ref, SessionID: name, Model: job.Attempt.Model, Effort: job.Attempt.Effort}
 		if ref.Attempt == 1 {
 			start.Baseline = r.gates(ctx, job, job.SubTask.NoWorse, nil)
 		}

@@ -97,7 +97,7 @@ type Limit struct {
 
 // Decision is what was decided for the user, who was not asked.
 type Decision struct {
-	Kind   string    `json:"kind"` // type of the event: replan, model-switched
+	Kind   string    `json:"kind"` // type of the event: replan, model-switched, effort-missing
 	Time   time.Time `json:"time"`
 	What   string    `json:"what"`
 	Reason string    `json:"reason"`
@@ -114,6 +114,8 @@ func decisions(in *Input) (all []Decision) {
 			if !b.Probe && b.From != "" {
 				add(e, b.Reason, cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", "))+": "+b.To+" instead of "+b.From)
 			}
+		case boulder.EffortMissing:
+			add(e, fmt.Sprintf("it does not have the effort %s", b.Effort), b.SubTaskID+": "+b.Model+" with its default effort")
 		case boulder.Replanned:
 			if !in.Boulder.AskReplans {
 				add(e, b.Reason, replanned(b))

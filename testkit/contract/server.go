@@ -29,6 +29,8 @@ func catalogue(s *scene) {
 	all := must(s.dir.Catalogue(s.ctx))
 	s.want(all.Has(agentModel) && !all.Has(noModel), "the models are %v", all.Providers())
 	s.want(s.suite.server == nil || s.suite.Caps().Generation == 2 || !all.Has(hiddenModel), "a project has a provider that the environment does not enable")
+	efforts := all.Efforts[agentModel]
+	s.want(slices.Equal(efforts, []string{"high", "low"}), "the efforts of %s are %q", agentModel, efforts)
 	fallback := must(s.dir.DefaultModel(s.ctx))
 	s.want(fallback == agentModel.String(), "the default model is %q", fallback)
 	agents := must(s.dir.Agents(s.ctx))

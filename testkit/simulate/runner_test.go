@@ -138,7 +138,7 @@ func (c *call) open(ctx context.Context) error {
 	}
 	start := boulder.SubTaskStart{
 		AttemptRef: c.job.Attempt.AttemptRef, Description: c.job.SubTask.Subject, Model: c.job.Attempt.Model,
-		SessionID: c.sess.id, Snapshot: "snapshot",
+		Effort: c.job.Attempt.Effort, SessionID: c.sess.id, Snapshot: "snapshot",
 	}
 	if c.slot != nil {
 		start.From = c.slot.from
@@ -170,7 +170,12 @@ func (c *call) tell(b boulder.Body) error {
 
 // send makes sure that the session has the prompt, and reports whether the turn has already ended.
 func (c *call) send(ctx context.Context) (ended bool, err error) {
-	turn := &c.job.Turn
+	turn, a := &c.job.Turn, &c.job.Attempt
+	if a.Effort != "" && !a.NoEffort && a.Model == "b/one" { // which has none
+		if err := c.tell(boulder.EffortMissing{AttemptRef: a.AttemptRef, Model: a.Model, Effort: a.Effort}); err != nil {
+			return false, err
+		}
+	}
 	if turn.MessageID == "" {
 		return false, c.prompt(ctx, false)
 	}

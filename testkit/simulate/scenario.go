@@ -172,7 +172,7 @@ func drawPlan(d dice, c class) boulder.Plan {
 
 // lists are models with others behind them. Sub-tasks of parallel worlds have no others during outages: they would end the
 // run, which cuts off what is at work.
-var lists = []boulder.Models{"a/one,b/one", "a/one,a/two,b/one", "a/two,b/one", "b/one,a/one"}
+var lists = []boulder.Models{"a/one#high,b/one#high", "a/one,a/two#low,b/one", "a/two,b/one", "b/one,a/one"}
 
 // drawOutages has models refuse for a time, and gives sub-tasks and ledgers others.
 func (sc *scenario) drawOutages(d dice) {

@@ -74,7 +74,7 @@ func (c *census) check(t *testing.T) {
 
 var bodies = []boulder.Body{
 	boulder.Created{}, boulder.Prepared{}, boulder.LookStarted{}, boulder.LookSession{}, boulder.Looked{}, boulder.Planned{}, boulder.Decomposed{}, boulder.StatusChanged{}, boulder.Resumed{},
-	boulder.Starting{}, boulder.SubTaskStart{}, boulder.TurnSent{}, boulder.Nudged{}, boulder.SubTaskProgress{},
+	boulder.Starting{}, boulder.SubTaskStart{}, boulder.TurnSent{}, boulder.EffortMissing{}, boulder.Nudged{}, boulder.SubTaskProgress{},
 	boulder.TurnEnded{}, boulder.GateRun{}, boulder.Judged{}, boulder.Continuation{}, boulder.Retry{}, boulder.Trouble{},
 	boulder.Cooled{}, boulder.ReplanStarted{}, boulder.PlanTrouble{}, boulder.ReplanProposed{}, boulder.RevisionAsked{}, boulder.RevisionRefused{}, boulder.Replanned{}, boulder.ReplanRefused{}, boulder.RequestChecked{},
 	boulder.BudgetSet{}, boulder.BudgetWarning{}, boulder.Parked{}, boulder.Unparked{}, boulder.Noted{},
