@@ -34,7 +34,7 @@ func (a *app) takeEdits(ctx context.Context, there *project.Access, d *boulder.S
 			order, asks = edit.Order(), edit.AsksOpenCode()
 		}
 	}
-	if a.opts.Model+boulder.Models(a.opts.Effort) != "" && len(d.SubTasks) > 0 {
+	if (a.opts.Model != "" || a.opts.Effort != "") && len(d.SubTasks) > 0 {
 		if order.Model, order.Effort, err = a.modelFor(d, order.Plan); err != nil {
 			return false, err
 		}
