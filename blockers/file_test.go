@@ -15,7 +15,7 @@ func TestPlacesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"/etc/passwd", "../blockers.md", "a/../../blockers.md", "..", ".", "./", "notes/", "a\x00b", "a\nb", ".git/hooks/pre-push",
-		"a/.git/config", ".GIT/config", ".manager/blockers.md", "./.manager/x",
+		"a/.git/config", ".GIT/config", ".manager/manager.db", "./.manager/x",
 	} {
 		cfg := newProject(t).config()
 		cfg.File = name
@@ -45,7 +45,7 @@ func TestListInADirectory(t *testing.T) {
 // waits, and is written once the path is free.
 func TestWhatLiesInThePlace(t *testing.T) {
 	t.Parallel()
-	const name = "notes/" + DefaultFile
+	const name = "notes/list.md"
 	at := func(put func(path, outside string) error) func(dir, outside string) error {
 		return func(dir, outside string) error { return put(filepath.Join(dir, name), outside) }
 	}
@@ -75,7 +75,7 @@ func TestWhatLiesInThePlace(t *testing.T) {
 			t.Parallel()
 			p, outside := newProject(t), t.TempDir()
 			d := p.register(t, func(c *Config) { c.File = name })
-			victims := []string{filepath.Join(p.dir, "victim"), filepath.Join(outside, "victim"), filepath.Join(outside, DefaultFile)}
+			victims := []string{filepath.Join(p.dir, "victim"), filepath.Join(outside, "victim"), filepath.Join(outside, "list.md")}
 			for _, v := range victims {
 				check(t, os.WriteFile(v, []byte("mine\n"), 0o600))
 			}
@@ -89,7 +89,7 @@ func TestWhatLiesInThePlace(t *testing.T) {
 					t.Errorf("%s: %q, %v", v, data, err)
 				}
 			}
-			for _, made := range []string{"made", DefaultFile} {
+			for _, made := range []string{"made", "list.md"} {
 				if _, err := os.Lstat(filepath.Join(p.dir, made)); err == nil {
 					t.Errorf("%s was made", made)
 				}
@@ -213,7 +213,7 @@ func TestUnwritableList(t *testing.T) {
 	} {
 		p := newProject(t)
 		path := filepath.Join(p.dir, DefaultFile)
-		check(t, os.Mkdir(path, 0o700)) // like a full disk: nothing can be written there
+		check(t, os.MkdirAll(path, 0o700)) // like a full disk: nothing can be written there
 		d := p.register(t)
 		raise(t, d, hardInput("The first?"))
 		raise(t, d, softInput("The second?"))

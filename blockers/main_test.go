@@ -106,7 +106,8 @@ func (p *project) file(t fataler) string {
 
 func (p *project) write(t fataler, text string) {
 	t.Helper()
-	check(t, os.WriteFile(filepath.Join(p.dir, DefaultFile), []byte(text), 0o600))
+	path := filepath.Join(p.dir, DefaultFile)
+	check(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 }
 
 // checkList fails unless the items of blockers are in the file, whole and once each.

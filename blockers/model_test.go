@@ -122,7 +122,7 @@ func TestRegisterAndModel(t *testing.T) {
 				if err := os.Rename(blocked, blocked+".aside"); err != nil && !errors.Is(err, os.ErrNotExist) {
 					t.Fatal(err)
 				}
-				check(t, os.Mkdir(blocked, 0o700))
+				check(t, os.MkdirAll(blocked, 0o700))
 			},
 			"unblock": func(t *rapid.T) { unblock(t, blocked) },
 			"": func(t *rapid.T) {

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,8 +31,8 @@ import (
 const (
 	// FileName is the database in the state directory, of blockers outside of runs.
 	FileName = "blockers.db"
-	// DefaultFile is the list for people, in the project.
-	DefaultFile = "blockers.md"
+	// DefaultFile is the list for people, below the project.
+	DefaultFile = store.DirName + "/blockers.md"
 
 	schemaVersion = 3
 	// patience is how long an operation waits for others, which take milliseconds each.
@@ -203,10 +204,12 @@ func (d *Register) Diversion() boulder.Diversion {
 	return boulder.Diversion{Tool: boulder.BlockerTool, Marker: d.cfg.Marker, Soft: d.cfg.Soft}
 }
 
-// checkFile refuses names that lead out of the project, or to manager's or git's own files.
+// checkFile refuses names that lead out of the project, or to other files of manager's or git's.
 func checkFile(name string) error {
 	slashed := filepath.ToSlash(name)
 	switch {
+	case path.Clean(slashed) == DefaultFile:
+		return nil
 	case !filepath.IsLocal(name):
 		return errors.New("it has to be in the project: give a path relative to it, without \"..\"")
 	case strings.ContainsFunc(name, unicode.IsControl):

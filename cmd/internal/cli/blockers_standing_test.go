@@ -106,7 +106,7 @@ func TestWarnOfUnwritten(t *testing.T) {
 	expect(t, project, exitOK, []string{"blockers", "skip", "B1"})
 	warn()
 	got := stderr.String()
-	if !strings.Contains(got, "in blockers.md yet: "+list+" is not a regular file") || strings.Count(got, "\n") != 1 ||
+	if !strings.Contains(got, "in .manager/blockers.md yet: "+list+" is not a regular file") || strings.Count(got, "\n") != 1 ||
 		strings.Contains(got, blockers.FileName) {
 		t.Errorf("%s", got)
 	}

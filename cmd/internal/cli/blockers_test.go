@@ -234,7 +234,7 @@ func TestBlockersExportToAFile(t *testing.T) {
 	if unchanged, err := os.ReadFile(file); err != nil || string(unchanged) != string(text) {
 		t.Errorf("%v: %s", err, unchanged)
 	}
-	if left, err := os.ReadDir(project); err != nil || len(left) != 5 { // with .manager and blockers.md
+	if left, err := os.ReadDir(project); err != nil || len(left) != 4 { // with .manager
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

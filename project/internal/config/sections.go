@@ -83,7 +83,7 @@ func (c *Notify) Address(getenv func(string) string) (*url.URL, error) {
 type Blockers struct {
 	// Enabled applies unless `manager blockers on|off` or --blockers says otherwise. Defaults to false.
 	Enabled bool `yaml:"enabled"`
-	// File is the list for people, relative to the project. Defaults to blockers.md.
+	// File is the list for people, relative to the project. Defaults to .manager/blockers.md.
 	File string `yaml:"file"`
 	// MaxPerSession is how many blockers one session may have. Defaults to 50.
 	MaxPerSession int `yaml:"max_per_session"`
