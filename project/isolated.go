@@ -71,7 +71,7 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 	if req.Plan != nil {
 		plan = *req.Plan
 	}
-	req.Isolation = cmp.Or(req.Isolation, plan.Isolation, p.cfg.Isolation, p.opts.Isolation)
+	req.Isolation = cmp.Or(req.Isolation, p.isolation(&plan))
 	req.Scope = cmp.Or(plan.Scope, p.cfg.Scope)
 	req.Generated = map[string]string{ // built in
 		"go.sum": "go mod tidy", "package-lock.json": "npm install --package-lock-only --ignore-scripts",

@@ -13,6 +13,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project/internal/awake"
 	"github.com/bouldermgr/manager/store"
@@ -108,7 +109,20 @@ func (p *Project) GatesBefore(ctx context.Context, plan *boulder.Plan, try func(
 	case !try(len(what.Commands()), cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout)):
 		return nil, "", nil
 	}
-	return p.tryGates(ctx, what)
+	b, err = p.tryGates(ctx, what)
+	if p.isolation(plan) == boulder.IsolationOff { // then slots matter for this trial alone
+		if errors.Is(err, boulder.ErrSlots) {
+			return nil, text.Error(err), nil
+		}
+		if b != nil {
+			b.InPlace = ""
+		}
+	}
+	return b, "", err
+}
+
+func (p *Project) isolation(plan *boulder.Plan) boulder.Isolation {
+	return cmp.Or(plan.Isolation, p.cfg.Isolation, p.opts.Isolation)
 }
 
 // trialOf returns the trial of the gates of a plan, which an isolated run would begin with.
@@ -127,7 +141,7 @@ func (p *Project) trialOf(plan *boulder.Plan) (what boulder.Trial, err error) {
 			return what, err
 		}
 	}
-	what = boulder.Trial{BoulderID: trialID, Isolation: cmp.Or(plan.Isolation, p.cfg.Isolation, p.opts.Isolation), Gates: p.cfg.IntegrationGates}
+	what = boulder.Trial{BoulderID: trialID, Isolation: p.isolation(plan), Gates: p.cfg.IntegrationGates}
 	if what.Isolation != boulder.IsolationAlways {
 		what.Isolation = boulder.IsolationAuto
 	}
@@ -169,16 +183,16 @@ func (p *Project) triedBefore(ctx context.Context, what boulder.Trial) (b *Befor
 	return b, err
 }
 
-func (p *Project) tryGates(ctx context.Context, what boulder.Trial) (b *Before, why string, err error) {
+func (p *Project) tryGates(ctx context.Context, what boulder.Trial) (*Before, error) {
 	env, err := p.environ()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	run := p.looks()
 	run.Slots, run.BlockersFiles, run.GateTimeout, run.Env = p.Slots(), p.blockersFiles(), p.cfg.GateTimeout, env
 	e, err := executor.New(run)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	var tried boulder.Isolated
 	err = e.Try(ctx, what, func(body boulder.Body) error {
@@ -187,9 +201,9 @@ func (p *Project) tryGates(ctx context.Context, what boulder.Trial) (b *Before, 
 	})
 	all := func(string) bool { return true }
 	if err = errors.Join(err, p.slots().Free(context.WithoutCancel(ctx), trialID, what.Base, true, all)); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	b = before(what, func(line string) (green, known bool) {
+	b := before(what, func(line string) (green, known bool) {
 		i := slices.IndexFunc(tried.Gates, func(g boulder.TreeGate) bool { return g.Command == line })
 		return i >= 0 && tried.Gates[i].Passed, i >= 0
 	})
@@ -202,7 +216,7 @@ func (p *Project) tryGates(ctx context.Context, what boulder.Trial) (b *Before, 
 	if tried.InPlace {
 		b.InPlace = tried.Reason
 	}
-	return b, "", nil
+	return b, nil
 }
 
 // before lists the commands of a trial of which it is known whether they are green.

@@ -270,6 +270,9 @@ func (a *app) warnOfNight(ctx context.Context, plan *boulder.Plan) {
 	if plan != nil {
 		state = append(state, namedCheck{"gates", n.before})
 	}
+	if a.opts.Attach != "" { // else OpenCode would have to be started for it
+		choices = append(choices, namedCheck{"rights", n.rights})
+	}
 	warnings := func(checks []namedCheck) (lines []string) {
 		for _, c := range look(ctx, checks) {
 			if c.Finding == view.Broken || c.Finding == view.Notice {

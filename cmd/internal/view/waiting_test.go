@@ -137,6 +137,10 @@ func TestWaitsSayTheirEndFirst(t *testing.T) {
 	for _, id := range []string{"icons", "lang"} {
 		says(t, lineOf(t, shown, id), wait+": rate limit")
 	}
+	live := liveSample(s)
+	lang := live.progress.State.SubTask("lang")
+	lang.Models, lang.Model = "test/small,test/none", "test/none"
+	says(t, live.frame(page.Size{Width: 120, Height: 30}, 0), "test/small is "+wait+until.Local().Format(" MST")+"; in its place: test/none")
 	// A retry in the queue waits for the same limit as a first attempt.
 	s.Apply(boulder.Retry{AttemptRef: ref, Reason: "stuck", Status: boulder.AttemptFailed, Next: 2})
 	says(t, lineOf(t, statusText(t, s, holder), "icons"), wait+": rate limit")

@@ -36,7 +36,7 @@ func TestPages(t *testing.T) {
 	says(t, b.get("/boulders?status=completed"), "NOT 01k3middle")
 	says(t, b.get("/b/01k3middle"), `<svg xmlns="http://www.w3.org/2000/svg" class="graph"`, `<a href="/b/01k3middle/t/toggle">`,
 		"gate failed with exit code 1: go test ./settings (2s)", `<rect class="wait"`, "1 of 6 sub-tasks", "attempt 2, failed",
-		"manager resume 01k3middle", "NOT value=\"pause\"") // no process runs it
+		"manager resume 01k3middle", "test/small cannot be used: ", "NOT value=\"pause\"") // no process runs it
 	says(t, b.get("/b/01k3middle/t/toggle"), "gate failed with exit code 1", "--- FAIL: TestToggle", "the brief", "NOT value=\"retry\"")
 	says(t, b.get("/b/01k3middle/t/icons"), `value="retry"`, "NOT value=\"skip\"")
 	says(t, b.get("/b/01k3middle/report"), "<h2>Not done, and why</h2>")

@@ -67,6 +67,7 @@ func blocked(t testing.TB, dir string) {
 	s.Apply(boulder.Parked{AttemptRef: theme, Reason: "waits for an answer to B1: " + hostile, Digest: "It waits."})
 	at := sample.New(t, "01k3middle")
 	at.Play()
+	at.Apply(boulder.Cooled{Model: "test/small", Cooldown: boulder.Cooldown{Until: boulder.NoEnd(), Limit: 1, Full: 5, Reason: hostile}})
 	storeIn(t, dir, s, at)
 }
 
