@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/session"
 )
 
 // unnamedProvider stands in errors for a provider that OpenCode chose.
@@ -61,6 +62,11 @@ func failed(ctx context.Context, err error, starting bool) *providers.Error {
 		e.Kind = providers.KindBadRequest
 	}
 	return e
+}
+
+// notReached is the error of an answer that came from no model, see [session.NotReached].
+func notReached() *providers.Error {
+	return &providers.Error{Kind: providers.KindNetwork, Message: session.NotReached.Message}
 }
 
 // kinds are the errors that OpenCode's own name describes completely.

@@ -75,9 +75,7 @@ func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*prov
 		resp.Text = string(answer.Info.Structured)
 	}
 	if answer.Info.Finish == opencode.FinishError || resp.Text == "" && spent.Tokens() == 0 { // no model has worked on it
-		return nil, attribute(model, spent, &providers.Error{
-			Kind: providers.KindNetwork, Message: "the answer is empty and cost nothing: the model was not reached",
-		})
+		return nil, attribute(model, spent, notReached())
 	}
 	return resp, nil
 }

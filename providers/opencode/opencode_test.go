@@ -175,6 +175,23 @@ func TestImpossibleUsageDoesNotCount(t *testing.T) {
 	}
 }
 
+// An outage that a gateway reports as a success is a fault, which passes, and no answer of a bad model: also where OpenCode
+// takes it for an answer, or would ask again at once, forever.
+func TestOutageAsSuccess(t *testing.T) {
+	t.Parallel()
+	for name, finish := range map[string]string{"nothing": "", "a reason": "error"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, nil, says(scriptmodel.Reply{Empty: true, Finish: finish}))
+			failure := fails(t, s.config(), s.question())
+			if failure.Kind != providers.KindNetwork || !failure.Retryable() || !strings.Contains(failure.Error(), "the model was not reached") {
+				t.Errorf("%s: %v", failure.Kind, failure)
+			}
+			s.noSessions()
+		})
+	}
+}
+
 // OpenCode would ask a model that calls missing tools forever, at about ten calls a second.
 func TestRunawayModelIsStopped(t *testing.T) {
 	t.Parallel()
@@ -251,7 +268,6 @@ func simpleQuestion() *providers.Request {
 	return &providers.Request{Messages: []providers.Message{{Role: providers.RoleUser, Text: "Is it done?"}}}
 }
 
-// A start that cannot succeed is not retried, and its output reaches the user.
 // OpenCode would wait for days, or ask again, and the question would time out: the provider's word is the error at once.
 func TestLimitsThatOpenCodeWaitsFor(t *testing.T) {
 	t.Parallel()
@@ -287,6 +303,7 @@ func TestLimitsThatOpenCodeWaitsFor(t *testing.T) {
 	}
 }
 
+// A start that cannot succeed is not retried, and its output reaches the user.
 func TestStartFailures(t *testing.T) {
 	t.Parallel()
 	script := func(text string) string {

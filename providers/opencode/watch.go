@@ -16,7 +16,7 @@ import (
 // maxCalls bounds the model calls for one answer. Most models correct an unknown tool or bad arguments in the second.
 const maxCalls = 5
 
-var errRunaway = errors.New("the model kept calling tools that it does not have")
+var errRunaway = errors.New("the model kept calling tools that it does not have, or ending without a known reason")
 
 // watch follows the events of one question, because the request itself returns nothing before its end:
 //
@@ -25,6 +25,8 @@ var errRunaway = errors.New("the model kept calling tools that it does not have"
 //   - The answer includes the cost of its own call only.
 //   - A question that times out may have waited for an unreachable provider.
 //   - OpenCode waits for days if a provider says so, and asks again without credit. The watch stops it.
+//   - An outage that a gateway reports as an empty answer without a known reason makes OpenCode ask again at once, without
+//     limit. The watch stops it.
 type watch struct {
 	client *opencode.Client
 	sub    *opencode.Subscription // nil until the question has a session
@@ -34,6 +36,7 @@ type watch struct {
 	// Owned by the reader until end:
 
 	calls   map[string]opencode.MessageInfo // by message id: one message per model call
+	said    map[string]opencode.Part        // by message id: one part that says something
 	waiting string                          // why OpenCode last repeated a call
 	refused *providers.Error                // why it would do so in vain, or too late
 }
@@ -41,7 +44,9 @@ type watch struct {
 // newWatch is for one question. The returned ctx ends when the watch stops the question. The caller calls end.
 func newWatch(ctx context.Context, client *opencode.Client) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	return ctx, &watch{client: client, cancel: cancel, calls: map[string]opencode.MessageInfo{}}
+	return ctx, &watch{
+		client: client, cancel: cancel, calls: map[string]opencode.MessageInfo{}, said: map[string]opencode.Part{},
+	}
 }
 
 // begin follows the session of the question.
@@ -66,19 +71,31 @@ func (w *watch) follow() {
 				w.waiting = p.Status.Message
 				e := ClassifyRetry(w.waiting, time.Until(p.Status.Next))
 				if !e.Retryable() || max(e.RetryAfter, e.Guess) > longWait {
-					w.refused = e
-					w.cancel(e)
+					w.refuse(e)
 				}
+			}
+		case opencode.PartUpdated:
+			if p.Part.Text != "" || p.Part.Tool != nil {
+				w.said[p.Part.MessageID] = p.Part
 			}
 		case opencode.MessageUpdated:
 			if p.Message.Role == opencode.RoleAssistant {
 				w.calls[p.Message.ID] = p.Message
+			}
+			m := opencode.Message{Info: p.Message, Parts: []opencode.Part{w.said[p.Message.ID]}}
+			if m.Info.Finish != opencode.FinishStop && session.Failure(m) == session.NotReached {
+				w.refuse(notReached())
 			}
 			if len(w.calls) > maxCalls {
 				w.cancel(fmt.Errorf("%w: stopped after %d calls", errRunaway, maxCalls))
 			}
 		}
 	}
+}
+
+func (w *watch) refuse(e *providers.Error) {
+	w.refused = e
+	w.cancel(e)
 }
 
 // spent returns the cost of all calls: the last from the answer, which is exact, the others from their events.
