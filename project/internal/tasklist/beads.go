@@ -56,7 +56,7 @@ func (r *reader) readBeads(all []*value) error {
 			r.note(v.line, v.get("key", "id").line1(), Left, "a record of the type %s, no issue", kind)
 			continue
 		}
-		i := r.item(v, n)
+		i := r.item(v, n, "")
 		if i == nil {
 			continue
 		}

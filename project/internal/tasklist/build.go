@@ -21,13 +21,11 @@ func (r *reader) build() error {
 	r.postpone()
 	taken := r.take()
 	if len(taken) == 0 {
-		why := "none of its tasks is open"
-		if r.list.Total == 0 {
-			why = "there is no task in it"
-		} else if notes := r.reasons(); notes != "" {
-			why += " (" + notes + ")"
+		why := text.If(r.list.Total == 0, "there is no task in it") + text.If(r.list.Total > 0, "none of its tasks is open")
+		if reasons := r.reasons(); reasons != "" {
+			why += ": " + reasons
 		}
-		return r.refuse(0, why, "nothing is to be done; name another list, or a task")
+		return r.refuse(0, why, "name another list, or a task")
 	}
 	for n, i := range taken {
 		for k := n + 1; i.newID == ""; k++ {
@@ -59,9 +57,9 @@ func (r *reader) reasons() string {
 		}
 	}
 	for i, why := range all {
-		all[i] = fmt.Sprintf("%s: %d", why, counts[why])
+		all[i] = fmt.Sprintf("%s (%d)", why, counts[why])
 	}
-	return strings.Join(all[:min(len(all), 5)], "; ")
+	return strings.Join(all[:min(len(all), 5)], ", ")
 }
 
 func (r *reader) tellFields() {
@@ -202,7 +200,7 @@ func (r *reader) postpone() {
 					for _, leaf := range to.leaves() {
 						if leaf.state == put {
 							i.state, again = put, true
-							i.why = fmt.Sprintf("it depends on %s, which is left: %s", leaf.called(), leaf.why)
+							i.why = fmt.Sprintf("it depends on %s, which is left", leaf.called())
 							break
 						}
 					}
@@ -220,16 +218,10 @@ func (r *reader) take() (taken []*item) {
 	for _, i := range r.items {
 		switch {
 		case len(i.parts) > 0 && i.state == open:
-			parts := 0
-			for _, leaf := range i.leaves() {
-				if leaf.state == open {
-					parts++
-				}
-			}
-			if parts == 0 {
-				r.note(i.line, i.called(), Left, "none of its parts is open")
+			if slices.ContainsFunc(i.leaves(), func(leaf *item) bool { return leaf.state == open }) {
+				r.note(i.line, i.called(), Structure, "in the plan as its open parts")
 			} else {
-				r.note(i.line, i.called(), Structure, "in the plan as its %s", text.Plural(parts, "open part"))
+				r.note(i.line, i.called(), Left, "none of its parts is open")
 			}
 		case len(i.parts) == 0 && i.state == open:
 			if i.why == "blocked" && len(i.waits) == 0 {
@@ -349,7 +341,7 @@ func (r *reader) whole() {
 			}
 		}
 		at.criteria, at.gates = appendNew(at.criteria, i.criteria...), appendNew(at.gates, i.gates...)
-		r.note(i.line, i.called(), Changed, "what shows that the whole is done is asked of its last part, %s", at.called())
+		r.note(i.line, i.called(), Changed, "what shows that the whole is done is asked of its last part")
 	}
 }
 

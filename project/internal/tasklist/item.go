@@ -91,8 +91,9 @@ func (r *reader) status(v *value, i *item) (state, string) {
 // line1 returns a text on one line.
 func (v *value) line1() string { return text.Fold(v.plain()) }
 
-// item reads what stories, tasks and issues have in common; nil: nothing in it says what to do, which is told.
-func (r *reader) item(v *value, n int) *item {
+// item reads what stories, tasks and issues have in common; nil: nothing in it says what to do, which is told. The id of a part
+// of parent begins with its id and a dot.
+func (r *reader) item(v *value, n int, parent string) *item {
 	r.list.Total++
 	if !v.object {
 		r.note(v.line, "", Unread, "item %d is %s, and no task", n+1, v.is())
@@ -101,6 +102,9 @@ func (r *reader) item(v *value, n int) *item {
 	i := &item{line: v.line, id: v.get(idKeys...).line1()}
 	if id := v.get(idKeys...); id != nil && i.id == "" {
 		r.note(id.line, fmt.Sprintf("item %d", n+1), Unread, "its id is %s", id.is())
+	}
+	if parent != "" && !strings.HasPrefix(i.id, parent+".") {
+		i.id = parent + "." + cmp.Or(i.id, strconv.Itoa(n+1))
 	}
 	i.title = r.text(v.get(nameKeys...), "title", i)
 	body := r.text(v.get(textKeys...), "description", i)

@@ -62,7 +62,7 @@ func (r *reader) readRalph(root *value, all []*value) error {
 	keyed := false // the file says what depends on what
 	numbers := map[*item]float64{}
 	for n, v := range all {
-		i := r.item(v, n)
+		i := r.item(v, n, "")
 		if i == nil {
 			continue
 		}

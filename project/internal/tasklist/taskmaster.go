@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // tags returns the lists of a tasks.json by their tags. A file from before there were tags has one, "".
@@ -63,12 +65,16 @@ func (r *reader) readTaskMaster(root *value) error {
 		tasks = tasks.get("tasks")
 	}
 	for n, v := range tasks.items {
-		task := r.task(v, n, "")
-		if task == nil {
-			continue
-		}
-		for m, sub := range v.get("subtasks").entries() {
-			r.task(sub, m, task.id)
+		task, subs := r.task(v, n, ""), v.get("subtasks")
+		switch {
+		case subs == nil:
+		case task == nil || !subs.list:
+			why := text.If(task == nil, "their task has no title") + text.If(task != nil, "they are "+subs.is())
+			r.note(subs.line, fmt.Sprintf("item %d", n+1), Unread, "its subtasks cannot be read: %s", why)
+		default:
+			for m, sub := range subs.items {
+				r.task(sub, m, task.id)
+			}
 		}
 	}
 	return nil
@@ -84,7 +90,7 @@ func (v *value) entries() []*value {
 // task reads a task, or a subtask of the one with the id parent. What it depends on is numbered within its parent, or has
 // the parent's number before a dot.
 func (r *reader) task(v *value, n int, parent string) *item {
-	i := r.item(v, n)
+	i := r.item(v, n, parent)
 	if i == nil {
 		return nil
 	}
@@ -95,9 +101,6 @@ func (r *reader) task(v *value, n int, parent string) *item {
 		i.id = fmt.Sprint(n + 1)
 	}
 	if parent != "" {
-		if !strings.HasPrefix(i.id, parent+".") {
-			i.id = parent + "." + i.id
-		}
 		for k, id := range i.after {
 			if !strings.Contains(id, ".") {
 				i.after[k] = parent + "." + id
