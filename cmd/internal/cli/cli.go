@@ -154,7 +154,7 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	f.StringVarP(&a.dir, "directory", "C", "", "work in `DIR`; file arguments are relative to it")
 	f.BoolVar(&a.json, "json", false, "print one JSON object per line on stdout")
 	f.StringVar((*string)(&a.opts.Model), "model", "", "`PROVIDER/MODEL[,…]` for the sub-tasks; each further one while those before it cannot be used")
-	f.StringVar(&a.opts.Effort, "effort", "", "`NAME` of the effort for models of sub-tasks that are named without one (PROVIDER/MODEL#NAME)")
+	f.StringVar(&a.opts.Effort, "effort", "", "`NAME` of the effort of models of sub-tasks that are named without one (as in PROVIDER/MODEL#NAME)")
 	f.StringVar((*string)(&a.opts.LedgerModel), "ledger-model", "", "`PROVIDER/MODEL[,…]` for planning and judging, likewise")
 	f.StringVar(&a.configFile, "config", "", "read the configuration from `FILE` only")
 	f.StringVar(&a.opts.OpenCode, "opencode", "",

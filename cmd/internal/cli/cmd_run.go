@@ -398,7 +398,7 @@ func (a *app) newResumeCmd() *cobra.Command {
 sessions are found and followed, and no prompt is sent twice. If another process has it paused, that process continues.
 
 A used-up budget has to be raised with --budget, a loop that had all its turns with --max-iterations: what was spent
-stays spent. --model is for sub-tasks that have no model of their own, from their next turn.
+stays spent. --model and --effort are for sub-tasks that have none of their own, from their next turn.
 
 If you have edited the plan file since, it shows what differs, and takes that over after a yes, as a revision of the plan:
 what has not begun may change, come and go, also while the boulder is at work in another process. --yes takes it over without
