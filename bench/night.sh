@@ -54,5 +54,5 @@ for n in 1 2 3 4 5 6 7 8 9 10; do
 	fi
 done
 echo "SC-002: $right of 10 right; at least 9 are asked for"
-echo "SC-003, SC-010: grade context and reasons in $project/blockers.md from 1 to 5"
+echo "SC-003, SC-010: grade context and reasons in $project/.manager/blockers.md from 1 to 5"
 [ "$right" -ge 9 ]
