@@ -162,10 +162,15 @@ func (f *taskFlags) readList(a *app, name string) (*project.TaskList, []byte, er
 		path = "stdin"
 	}
 	list, err := a.project.ReadList(path, data, f.tag, f.list)
-	if err == nil && !a.quiet {
+	if err != nil {
+		return nil, data, err
+	}
+	list.Plan.Constraints = append(list.Plan.Constraints, a.project.Clean("The task", f.constraints...)...)
+	list.Plan.Reseal()
+	if !a.quiet {
 		view.TaskList(a.on(a.Stderr), path, list)
 	}
-	return list, data, err
+	return list, data, nil
 }
 
 func (a *app) newPlanCmd() *cobra.Command {
@@ -286,8 +291,6 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	var remarks map[string]string
 	if list != nil {
 		plan, remarks = list.Plan, list.Remarks
-		plan.Constraints = append(plan.Constraints, req.Constraints...)
-		plan.Reseal()
 	} else if plan, err = o.makePlan(ctx, a, req); err != nil {
 		return err
 	}

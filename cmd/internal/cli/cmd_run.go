@@ -135,7 +135,6 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 	}
 	task, list, err := o.input(a, args)
 	if list != nil || err != nil {
-		req.Constraints, req.LookMode = a.project.Clean("The task", o.constraints...), o.look
 		return o.take(a, req, list), err
 	}
 	made := o.request(a, task)
