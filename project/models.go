@@ -28,8 +28,17 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (boulder.
 	return p.checkModels(ctx, plan, boulder.Settings{})
 }
 
-// checkModels is [Project.CheckModels] for a run whose settings name a model, an effort and an agent, or none.
+// checkModels is [Project.CheckModels] for a run whose settings name a model, an effort and an agent, or none. A server that
+// dies meanwhile is replaced once.
 func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, s boulder.Settings) (boulder.Models, error) {
+	unnamed, err := p.lookUpModels(ctx, plan, s)
+	if errors.Is(err, opencode.ErrUnavailable) {
+		return p.lookUpModels(ctx, plan, s)
+	}
+	return unnamed, err
+}
+
+func (p *Project) lookUpModels(ctx context.Context, plan *boulder.Plan, s boulder.Settings) (boulder.Models, error) {
 	unnamed, err := modelsOf("--model", s.Model, p.opts.Model, p.cfg.Model)
 	if err != nil {
 		return "", err

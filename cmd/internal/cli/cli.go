@@ -197,6 +197,7 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 			c.Args, c.RunE = noSuchCommand, func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
 	}
+	cmd.AddCommand(newWordsTopic())
 	return cmd
 }
 

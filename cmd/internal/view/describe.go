@@ -254,6 +254,10 @@ var descriptions = byBody(
 	of(func(s *Entry, b boulder.Judged) {
 		s.Step, s.Turn, s.Verdict = stepVerdict, b.Turn, &b.Verdict
 		how := text.If(!b.Verdict.Completed, "not ") + "complete" + text.If(b.Verdict.JudgeUnavailable, " (by the gates alone)")
+		if said := strings.Join(b.Verdict.Overruled, "; "); said != "" { // the summary says that it is complete
+			s.log("turn %d judged complete, and overruled: %s", b.Turn, said)
+			return
+		}
 		s.log("turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
 	}),
 	of(func(s *Entry, b boulder.Continuation) {

@@ -164,7 +164,13 @@ func (a *AttemptShow) print(o page.Out, dir string, claimed map[string]bool) {
 			evidence(o, 3, t.Evidence, dir, claimed)
 		}
 		if v := t.Verdict; v != nil {
-			how := cmp.Or(text.If(v.Completed, o.Green("complete")), o.Yellow("not complete"))
+			how := o.Yellow("not complete")
+			switch {
+			case v.Completed:
+				how = o.Green("complete")
+			case len(v.Overruled) > 0:
+				how = o.Yellow("complete, and overruled")
+			}
 			o.Item(3, "judged ", how, text.Prefixed(": ", o.Plain(v.Summary)))
 			verdict(o, 4, v)
 		}
