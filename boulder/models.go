@@ -147,6 +147,9 @@ func NoEnd() time.Time { return time.Date(noYear, 6, 1, 0, 0, 0, 0, time.UTC) }
 
 const noYear = 9999
 
+// Unnamed returns why a model cannot be used without its name in front, for where that is said anyway.
+func Unnamed(model, reason string) string { return strings.TrimPrefix(reason, model+": ") }
+
 // Endless reports whether the end is not known.
 func (c Cooldown) Endless() bool { return c.Until.Year() == noYear }
 

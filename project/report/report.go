@@ -112,7 +112,7 @@ func decisions(in *Input) (all []Decision) {
 		switch b := e.Body.(type) {
 		case boulder.Switched:
 			if !b.Probe && b.From != "" {
-				add(e, b.Reason, cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", "))+": "+b.To+" instead of "+b.From)
+				add(e, boulder.Unnamed(b.From, b.Reason), cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", "))+": "+b.To+" instead of "+b.From)
 			}
 		case boulder.EffortMissing:
 			add(e, fmt.Sprintf("it does not have the effort %s", b.Effort), b.SubTaskID+": "+b.Model+" with its default effort")

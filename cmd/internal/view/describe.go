@@ -287,11 +287,11 @@ var descriptions = byBody(
 			return
 		}
 		if b.Endless() {
-			s.say(page.Attention, "%s cannot be used: %s", ModelName(b.Model), b.Reason)
+			s.say(page.Attention, "%s cannot be used: %s", ModelName(b.Model), boulder.Unnamed(b.Model, b.Reason))
 			return
 		}
 		s.say(page.Attention, "%s is limited until %s, then %s at once: %s", ModelName(b.Model), text.Until(b.Until, s.Time),
-			text.Plural(b.Limit, "attempt"), b.Reason)
+			text.Plural(b.Limit, "attempt"), boulder.Unnamed(b.Model, b.Reason))
 	}),
 	of(func(s *Entry, b boulder.ReplanStarted) {
 		s.decide("replan", b.Reason, page.Again, "%s %d: %s", replanName(b.Missing), b.Number, b.Reason+text.Prefixed("; missing: ", strings.Join(b.Missing, "; ")))
@@ -325,7 +325,7 @@ var descriptions = byBody(
 	of(func(s *Entry, b boulder.Switched) {
 		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.Until
 		s.say(page.Instead, "%s: %s instead of %s%s: %s", cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", ")),
-			ModelName(b.To), ModelName(b.From), text.If(!b.Until.IsZero(), " until "+text.Until(b.Until, s.Time)), b.Reason)
+			ModelName(b.To), ModelName(b.From), text.If(!b.Until.IsZero(), " until "+text.Until(b.Until, s.Time)), boulder.Unnamed(b.From, b.Reason))
 	}),
 	of(func(s *Entry, b boulder.RequestChecked) {
 		met := 0
@@ -509,7 +509,8 @@ func ModelName(model string) string { return cmp.Or(model, "OpenCode's default m
 
 // InsteadText says which model does the work of another one, and why.
 func InsteadText(model string, of boulder.Instead) string {
-	return fmt.Sprintf("%s instead of %s: %s", ModelName(model), ModelName(of.Model), text.OneLine(of.Reason))
+	return fmt.Sprintf("%s instead of %s: %s", ModelName(model), ModelName(of.Model),
+		text.OneLine(boulder.Unnamed(of.Model, of.Reason)))
 }
 
 // again says when something is tried again.

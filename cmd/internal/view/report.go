@@ -52,7 +52,7 @@ func PrintReport(o page.Out, r *report.Report) {
 		o.Heading("Decided for you")
 	}
 	for _, d := range r.Decided {
-		o.Item(1, o.Mark(page.Again), " ", o.Plain(text.Clip(d.What, saidShown)), text.Prefixed(": ", o.Plain(text.Clip(d.Reason, saidShown))))
+		o.Item(1, o.Mark(page.Again), " ", d.Time.In(r.Zone()).Format("Mon 15:04 "), o.Plain(text.Clip(d.What, saidShown)), text.Prefixed(": ", o.Plain(text.Clip(d.Reason, saidShown))))
 	}
 	printReported(o, r, "", chosen, choicesShown)
 	rest := slices.DeleteFunc(slices.Clone(r.Blockers[len(awaited):]), func(b report.Blocker) bool {

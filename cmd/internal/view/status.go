@@ -199,7 +199,7 @@ func ModelUseText(u orchestrator.ModelUse, now time.Time) string {
 	if cool.Lifted.IsZero() && !cool.Since.IsZero() {
 		parts = append(parts, "refused "+text.Elapsed(now.Sub(cool.Since).Round(time.Second))+" ago")
 	}
-	return text.JoinedBy("; ", parts...) + text.Prefixed(": ", text.OneLine(cool.Reason))
+	return text.JoinedBy("; ", parts...) + text.Prefixed(": ", text.OneLine(boulder.Unnamed(u.Model, cool.Reason)))
 }
 
 // more returns a second line for a sub-task that is at work or did not succeed, or "".

@@ -72,6 +72,7 @@ type tasks struct {
 	width      int    // of the terminal
 	total      int    // number of sub-tasks, which are named by position; 0: named by id
 	labelWidth int    // of the column with these names
+	provider   bool   // models are named with their provider
 	fixed      bool   // column widths do not depend on the cells: lines are printed one by one
 	spin       string // mark of a live sub-task; empty: that of its status
 }
@@ -84,6 +85,7 @@ func (t *tasks) lines(rows ...row) []string {
 			models = append(models, r.runs())
 		}
 	}
+	provider := t.provider || sameName(rows)
 	model := t.width >= 100 || t.width >= 80 && (t.fixed || len(models) > 1)
 	columns := []column{{flexible: true}, {}, {right: true}, {right: true}, {right: true}}
 	if t.fixed {
@@ -117,7 +119,11 @@ func (t *tasks) lines(rows ...row) []string {
 		case r.unused():
 			cells = append(cells, []string{head + name})
 		default:
-			of := cmp.Or(text.Clip(r.runs()[strings.LastIndexByte(r.runs(), '/')+1:], 26), "default model") // no provider
+			of := r.runs()
+			if !provider {
+				of = withoutProvider(of)
+			}
+			of = cmp.Or(text.Clip(of, 26), "default model")
 			cells = append(cells, []string{
 				head + name, text.If(model, t.Dim(of)), t.Dim(text.Millis(r.ElapsedMS)),
 				text.If(t.width >= 60, t.Dim(text.Count(r.Usage.Tokens()))), t.Dim(costText(r.Usage)),
@@ -127,6 +133,21 @@ func (t *tasks) lines(rows ...row) []string {
 	return table(t.width, columns, cells)
 }
 
+// sameName reports whether models of different providers have one name.
+func sameName(rows []row) bool {
+	named := map[string]string{}
+	for i := range rows {
+		model := rows[i].runs()
+		if other, known := named[withoutProvider(model)]; known && other != model {
+			return true
+		}
+		named[withoutProvider(model)] = model
+	}
+	return false
+}
+
+func withoutProvider(model string) string { return model[strings.LastIndexByte(model, '/')+1:] }
+
 // Row draws sub-task i and its activity, with branch of a tree in front, in at most width columns.
 func (s *Status) Row(p page.Paint, i, width int, branch string) string {
 	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
@@ -134,6 +155,7 @@ func (s *Status) Row(p page.Paint, i, width int, branch string) string {
 		t.labelWidth = max(t.labelWidth, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))
 	}
 	r := s.SubTasks[i]
+	t.provider = sameName(s.SubTasks)
 	if r.live {
 		r.name = text.JoinedBy(" · ", r.name, r.Now)
 	}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -331,5 +332,31 @@ func TestModelUseText(t *testing.T) {
 		if got := ModelUseText(u, now); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+}
+
+// Two providers may have a model of the same name.
+func TestSameNameShowsTheProvider(t *testing.T) {
+	t.Parallel()
+	done := func(id, model string) row {
+		return row{ID: id, Subject: "Do it", Status: boulder.SubTaskCompleted, Model: model}
+	}
+	model := regexp.MustCompile(`\S*(large|small)`)
+	one, same, other := done("one", "a/large"), done("two", "b/large"), done("two", "b/small")
+	for want, rows := range map[string][]row{"a/large b/large": {one, same}, "large small": {one, other}, "large": {one}} {
+		lines := (&tasks{width: 100}).lines(rows...)
+		status := &Status{SubTasks: rows}
+		var named, fixed []string
+		for i, line := range lines {
+			named = append(named, model.FindString(line))
+			fixed = append(fixed, model.FindString(status.Row(page.Paint{}, i, 100, "")))
+		}
+		if strings.Join(named, " ") != want || strings.Join(fixed, " ") != want {
+			t.Errorf("%q and %q, want %q of each", named, fixed, want)
+		}
+	}
+	unnamed := boulder.Instead{Model: "a/large", Reason: "a/large: overloaded"}
+	if got, want := InsteadText("b/large", unnamed), "b/large instead of a/large: overloaded"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
