@@ -32,10 +32,18 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (boulder.
 // dies meanwhile is replaced once.
 func (p *Project) checkModels(ctx context.Context, plan *boulder.Plan, s boulder.Settings) (boulder.Models, error) {
 	unnamed, err := p.lookUpModels(ctx, plan, s)
-	if errors.Is(err, opencode.ErrUnavailable) {
-		return p.lookUpModels(ctx, plan, s)
+	if !errors.Is(err, opencode.ErrUnavailable) {
+		return unnamed, err
 	}
-	return unnamed, err
+	if conn, down := p.host.Connect(ctx); down == nil { // what refuses connections may not be known to be gone yet
+		select {
+		case <-conn.Down:
+		case <-time.After(slowBoot):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+	return p.lookUpModels(ctx, plan, s)
 }
 
 func (p *Project) lookUpModels(ctx context.Context, plan *boulder.Plan, s boulder.Settings) (boulder.Models, error) {
