@@ -181,6 +181,9 @@ func (n *night) rights(ctx context.Context) (detail, do string, err error) {
 		by := map[string][]string{} // what is asked for, by what becomes of it
 		for _, r := range rules {
 			what, refused := n.answered(r)
+			if !refused && isDoomLoop(r) {
+				continue // OpenCode asks for it by itself, and so it is with all agents
+			}
 			by[what] = append(by[what], r.Permission+text.If(r.Pattern != "*", " "+r.Pattern))
 			if refused && !slices.Contains(usual, r) {
 				do = "allow in OpenCode's configuration what the work needs, or see blockers.permissions and on_ask"
@@ -193,11 +196,15 @@ func (n *night) rights(ctx context.Context) (detail, do string, err error) {
 	return cmp.Or(strings.Join(lines, "\n"), "no agent asks for a permission"), do, nil
 }
 
+func isDoomLoop(r opencode.Rule) bool {
+	return session.IsDoomLoop(opencode.Request{Permission: r.Permission})
+}
+
 // answered says what becomes of an ask.
 func (n *night) answered(r opencode.Rule) (what string, refused bool) {
 	action, wait := blockers.Deny, time.Duration(0)
 	on := n.diverts()
-	if c := n.project.Config(); on || session.IsDoomLoop(opencode.Request{Permission: r.Permission}) {
+	if c := n.project.Config(); on || isDoomLoop(r) {
 		action, wait = c.Blockers.Permission(r.Permission, r.Pattern)
 	} else if c.OnAsk == executor.AsksAllow {
 		action = blockers.Allow
