@@ -24,6 +24,10 @@ var writingOptions = []string{
 	"*>*", "*`*", "*<(*", "*--ou*", "*--ext*", "*--textc*", "*--pag*", "* -c *", "* -c=*", "*--exec*", "*--conf*", "*\n*",
 }
 
+// foreignFiles are parts of commands that show what is outside of the project, where OpenCode does not notice, and files that
+// the tool for reading may not read.
+var foreignFiles = []string{"* ..", "* .. *", "*/..", "*/.. *", "*'..*", `*"..*`, "*--no-i*", "*.env*"}
+
 // secretFiles are what OpenCode by default asks the user about before it is read.
 var secretFiles = []string{"*.env", "*.env.*"}
 
@@ -48,6 +52,7 @@ func lookRules(shell bool) []opencode.Rule {
 		add("bash", opencode.Allow, command, command+" *")
 	}
 	add("bash", opencode.Deny, writingOptions...)
+	add("bash", opencode.Deny, foreignFiles...)
 	return rules
 }
 
