@@ -28,6 +28,7 @@ type approver struct {
 	was  *boulder.Plan    // the plan that the user wanted revised; nil: none, or it was shown what became of it
 	done project.Criteria // of sub-tasks that name none
 	most *boulder.Budget  // of the run; nil: none
+	uses boulder.Settings // model, effort and agent of a stored boulder
 }
 
 // setApproval sets the callbacks of a request to p. askReplans asks about replans, too.
@@ -85,7 +86,7 @@ func (p *approver) approve(
 			" configuration changes that).", cmp.Or(text.If(p.list != "", "The list of tasks brings"), "The model proposed"),
 			text.If(p.list != "", "; in a plan file that `manager plan --from` writes, they run"))
 	}
-	model, err := p.project.CheckNeeds(ctx, plan, boulder.Settings{}, p.done) // the plan may have been edited
+	model, err := p.project.CheckNeeds(ctx, plan, p.uses, p.done) // the plan may have been edited
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 

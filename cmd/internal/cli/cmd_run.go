@@ -548,6 +548,7 @@ func (a *app) approverOf(d boulder.Snapshot, req project.Request) *approver {
 	return &approver{
 		app: a, most: cmp.Or(req.Budget, d.Boulder.Budget),
 		done: project.Criteria{Words: d.Boulder.DoneWhen, Checks: d.Boulder.Checks},
+		uses: boulder.Settings{Model: cmp.Or(a.opts.Model, d.Boulder.Model), Effort: d.Boulder.Effort, Agent: d.Boulder.Agent},
 	}
 }
 
@@ -573,6 +574,9 @@ func (a *app) resumed(detail boulder.Snapshot) (req project.Request, err error) 
 	b := detail.Boulder
 	if a.iterations < 0 || a.iterations > 0 && b.Loop == nil {
 		return req, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", b.ID, a.iterations)
+	}
+	if len(detail.SubTasks) == 0 && a.opts.Effort != "" && a.opts.Effort != b.Effort {
+		return req, usagef("the plan of boulder %s waits for your approval: choose edit there, and write `effort: %s` into it", b.ID, a.opts.Effort)
 	}
 	if b.Budget != nil && a.budget.run != nil {
 		*a.budget.run = project.Overlay(*b.Budget, *a.budget.run)
