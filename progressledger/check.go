@@ -66,6 +66,7 @@ func (j *Judge) Check(ctx context.Context, req boulder.CheckRequest) (boulder.Re
 // normalizeCheck is fail-closed: what is not shown is missing, what is named as missing is not met, and a listed row that
 // the answer leaves out is not met. A wish demands nothing that could be shown. A listed row keeps its words.
 func normalizeCheck(a CheckAnswer, listed []boulder.Obligation) boulder.RequestCheck {
+	answers := len(a.Request)
 	for _, o := range listed {
 		answered := func(r Row) bool { return r.ID == o.ID || r.ID == "" && text.Fold(r.Text) == text.Fold(o.Text) }
 		if o.Kind != boulder.Wish && !slices.ContainsFunc(a.Request, answered) {
@@ -76,17 +77,16 @@ func normalizeCheck(a CheckAnswer, listed []boulder.Obligation) boulder.RequestC
 		Answer:  text.Excerpt(strings.TrimSpace(a.Answer), maxAnswer, text.Start),
 		Missing: limitItems(a.Missing, maxItems, maxItem),
 	}
-	named, unmet := len(c.Missing) > 0, 0
-	add := func(row boulder.RequestRow) {
+	named, unmet := len(c.Missing) > 0, false
+	add := func(row boulder.RequestRow, named bool) { // named: c.Missing has it, in the words of the answer
 		c.Rows = append(c.Rows, row)
-		if !row.Met {
-			unmet++
-		}
-		if !row.Met && !named && unmet <= maxItems {
+		unmet = unmet || !row.Met
+		if !row.Met && !named && len(c.Missing) < maxItems {
 			c.Missing = append(c.Missing, row.Request+text.Prefixed(": ", row.Evidence))
 		}
 	}
-	for _, r := range a.Request {
+	for i, r := range a.Request {
+		said := i < answers && !r.Met
 		if i := slices.IndexFunc(listed, func(o boulder.Obligation) bool { return o.ID == r.ID }); i >= 0 {
 			r.Text = listed[i].Text
 		}
@@ -96,12 +96,12 @@ func normalizeCheck(a CheckAnswer, listed []boulder.Obligation) boulder.RequestC
 		}
 		row.Met = r.Met && row.Evidence != ""
 		if len(c.Rows) < maxRows || !row.Met {
-			add(row)
+			add(row, named && said)
 		}
 	}
-	if named && unmet == 0 {
+	if named && !unmet {
 		for _, missing := range c.Missing {
-			add(boulder.RequestRow{Request: missing, Evidence: "named as missing"})
+			add(boulder.RequestRow{Request: missing, Evidence: "named as missing"}, true)
 		}
 	}
 	return c

@@ -81,7 +81,11 @@ func TestCheckIsFailClosed(t *testing.T) {
 		"without evidence": {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":" ","met":true}],"missing":[],"answer":""}`, []string{"a"}},
 		"in other words":   {`{"request":[{"id":"r1","text":"x","evidence":"f","met":false},` + r2 + `],"missing":[],"answer":""}`, []string{"a dark mode: f"}},
 		"named":            {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"f","met":true}],"missing":["b"," "],"answer":""}`, []string{"b"}},
-		"named and unmet":  {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"f","met":false}],"missing":["write a"],"answer":""}`, []string{"write a"}},
+		"named, and a row left out": {`{"request":[` + r1 + `],"missing":["write a"],"answer":""}`,
+			[]string{"write a", "vendor/ stays: the check says nothing about it"}},
+		"named, and one without evidence": {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"","met":true}],"missing":["write b"],"answer":""}`,
+			[]string{"write b", "a"}},
+		"named and unmet": {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"f","met":false}],"missing":["write a"],"answer":""}`, []string{"write a"}},
 	} {
 		c, _, err := check(t, answers(tc.answer), checkRequest())
 		unmet := slices.ContainsFunc(c.Rows, func(r boulder.RequestRow) bool { return !r.Met })
