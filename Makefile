@@ -95,6 +95,10 @@ check: ## formatting, vet, lint, tidy
 bench: tools build ## speed and memory, as ratios (minutes)
 	bench/run.sh
 
+.PHONY: night
+night: tools build ## eight simulated hours of an unattended run: providers that run out and lie, a question, a crash (seven minutes)
+	bench/night.sh
+
 .PHONY: bench-temporal
 bench-temporal: temporal-devserver ## boulders on Temporal: overhead, histories, growth to 1,000, recovery (minutes)
 	cd temporal && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench

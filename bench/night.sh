@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Measures the criteria of seed 003 that need a real model, see docs/seeds.md. It costs tokens.
-# Usage: bench/night.sh PROVIDER/MODEL [PLAN.yaml]
-# Without a plan: ten points, five for the user to decide (1-5) and five for the agent (6-10). SC-002 wants 9 right.
-# With a plan: runs it unattended in the current project and prints how long it worked. SC-001 wants 4 hours.
+# bench/night.sh [-keep]: eight simulated hours with scripted providers that fail, see docs/simulation.md.
+# bench/night.sh PROVIDER/MODEL [PLAN.yaml]: the criteria of seed 003 that need a real model, see docs/seeds.md. It costs tokens.
+# - Without a plan: ten points, five for the user to decide (1-5) and five for the agent (6-10). SC-002 wants 9 right.
+# - With a plan: runs it unattended in the current project and prints how long it worked. SC-001 wants 4 hours.
 set -euo pipefail
-model=${1:?usage: bench/night.sh PROVIDER/MODEL [PLAN.yaml]}
+if [ "${1:--keep}" = -keep ]; then
+	cd "$(dirname "${BASH_SOURCE[0]}")/.."
+	go build -o bin/night ./bench/night
+	exec bin/night "$@"
+fi
+model=$1
 manager=${MANAGER:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/manager}
 code=0
 run() {

@@ -7,6 +7,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,6 +73,7 @@ type Report struct {
 	zone    *time.Location  // of the times that people read: that of Input.Now
 	loop    *boulder.Loop   // not nil: the boulder is a loop
 	closed  bool            // see [boulder.Boulder.Closed]
+	out     []string        // why models cannot be used until the user sees to it; others do their work
 	away    string          // the engine of [Input.Away], or empty
 	claimed map[string]bool // see [boulder.Claimed]
 }
@@ -205,6 +207,12 @@ func New(in Input) *Report {
 			r.Limited = append(r.Limited, Limit{model, a.SubTaskID, until})
 		}
 	}
+	for _, model := range slices.Sorted(maps.Keys(b.Cooldowns)) {
+		waits := slices.ContainsFunc(r.Limited, func(l Limit) bool { return l.Model == model })
+		if cool := b.Cooldowns[model]; cool.Endless() && !waits && !b.Status.Terminal() {
+			r.out = append(r.out, model+" cannot be used: "+text.Clip(boulder.Unnamed(model, cool.Reason), 160))
+		}
+	}
 	for _, t := range in.SubTasks {
 		r.Files = append(r.Files, t.Files...)
 		if t.Status != boulder.SubTaskSuperseded { // its replacement is in the report
@@ -273,6 +281,9 @@ func (r *Report) next() []NextStep {
 		}
 		add(fmt.Sprintf("ask %s again now: %s", cmp.Or(l.Model, "the default model"), why),
 			"manager retry %s -b %s", l.SubTaskID, r.BoulderID)
+	}
+	for _, why := range r.out {
+		add(why, "manager doctor")
 	}
 	if choices := r.Choices(); choices != "" {
 		add("look at "+choices, "manager blockers list%s", text.If(r.Status.Terminal(), " --all -b "+r.BoulderID))

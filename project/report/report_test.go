@@ -18,10 +18,16 @@ func TestNext(t *testing.T) {
 	one := func(status boulder.SubTaskStatus) []*boulder.SubTask {
 		return []*boulder.SubTask{{ID: "a", Status: boulder.SubTaskCompleted}, {ID: "b", Status: status, Files: []string{"x"}}}
 	}
+	refused := map[string]boulder.Cooldown{"p/m": {Until: boulder.NoEnd(), Reason: "p/m: the key was refused"}}
 	for name, test := range map[string]struct {
 		in   report.Input
 		want string
 	}{
+		"another model is at work": {
+			report.Input{Boulder: boulder.Boulder{Status: boulder.Running, Cooldowns: refused}, SubTasks: one("in_progress"), Running: true},
+			"manager status id | manager doctor",
+		},
+		"a model was refused until the end": {report.Input{Boulder: boulder.Boulder{Status: boulder.Completed, Cooldowns: refused}}, ""},
 		"completed": {
 			report.Input{Boulder: boulder.Boulder{Status: boulder.Completed, Settings: boulder.Settings{Base: "0123456789abcdef"}}, SubTasks: one("completed")},
 			"manager diff -b id",
