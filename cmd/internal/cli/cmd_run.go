@@ -23,6 +23,7 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/report"
+	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 )
 
@@ -395,6 +396,7 @@ func (a *app) newResumeCmd() *cobra.Command {
 		SuggestFor: []string{"continue"},
 		Long: `Continues a boulder (default: the newest unfinished one) where it was. Completed sub-tasks are not run again, live
 sessions are found and followed, and no prompt is sent twice. If another process has it paused, that process continues.
+With --detach it continues in the background server.
 
 A used-up budget has to be raised with --budget, a loop that had all its turns with --max-iterations: what was spent
 stays spent. --model and --effort are for sub-tasks that have none of their own, from their next turn.
@@ -407,7 +409,7 @@ asking, --keep-plan ignores it; without a terminal and a flag nothing continues 
   manager resume --budget cost=10 --budget toggle:tokens=500k`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), args) },
 	}
-	a.shared(cmd, "attach", "budget", "blockers", "lock-timeout", "yes", "approve-replans")
+	a.shared(cmd, "attach", "budget", "blockers", "lock-timeout", "yes", "approve-replans", "detach")
 	cmd.Flags().BoolVar(&a.keepPlan, "keep-plan", false, "ignore edits of the plan file")
 	cmd.Flags().StringVar(&a.planFile, "plan-file", "", "take edits of the plan from `FILE` (default: .manager/plan.yaml, and the one that was run)")
 	cmd.MarkFlagsMutuallyExclusive("keep-plan", "plan-file")
@@ -416,6 +418,11 @@ asking, --keep-plan ignores it; without a terminal and a flag nothing continues 
 }
 
 func (a *app) runResume(ctx context.Context, args []string) error {
+	if a.detach {
+		if err := a.serveToResume(ctx, cmp.Or(args...)); err != nil {
+			return err
+		}
+	}
 	if sent, err := a.resumeThere(ctx, cmp.Or(args...)); sent || err != nil {
 		return err
 	}
@@ -443,6 +450,40 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 		a.approverOf(detail, req).setApproval(&req, a.approveReplans || detail.Boulder.AskReplans)
 		return err
 	})
+}
+
+// serveToResume starts a server that judges with the boulder's model, unless a process holds the state. It resumes by itself
+// what a crash left.
+func (a *app) serveToResume(ctx context.Context, ref string) error {
+	there, err := a.project.Read(ctx)
+	if err != nil {
+		return err
+	}
+	d, err := there.Find(ctx, ref)
+	there.Close()
+	if err != nil {
+		return err
+	}
+	switch there, err := a.project.Dial(ctx); {
+	case err == nil:
+		defer there.Close()
+		if !there.Holder.Serves {
+			return fmt.Errorf("%w: process %d, `%s`", store.ErrHeld, there.Holder.PID, there.Holder.Command)
+		}
+		return nil
+	case !errors.Is(err, project.ErrNotServed):
+		return err
+	}
+	if a.project.Config().LedgerModel == "" {
+		a.opts.LedgerModel = cmp.Or(a.opts.LedgerModel, d.Boulder.LedgerModel)
+	}
+	if there, err = a.startServer(ctx); err != nil {
+		return fmt.Errorf("start a server: %w", err)
+	}
+	there.Close()
+	a.project.Close()
+	a.project, a.opts.Attach = nil, "" // which the server has
+	return a.open()
 }
 
 // resumeThere resumes a boulder in the project's server, or ends its pause in the process that runs it; else it
@@ -474,6 +515,8 @@ func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error
 		return true, nil
 	case !paused && !there.Holder.Serves:
 		return false, nil
+	case !paused && a.detach:
+		return true, a.detached(id, there.Holder.PID, time.Time{})
 	}
 	if a.opts.Attach != "" || a.approveReplans || a.budget.run != nil || len(a.budget.subTasks) > 0 ||
 		a.blockers || a.iterations != 0 {
