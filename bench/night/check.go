@@ -87,7 +87,7 @@ func (w *world) checkModels() {
 	for _, times := range n.paid {
 		twice += times - 1
 	}
-	w.say(twice == 0, "no prompt was paid twice", len(n.paid), "answers to agents,", twice, "twice; the crash cut off", n.cut)
+	w.say(twice == 0, "no prompt was paid twice", len(n.paid), "answers to agents,", twice, "twice;", n.cut, "were broken off, by the crash among others")
 	var several []string
 	for id, sessions := range n.at {
 		if len(sessions) > 1 && id != asks {
