@@ -42,11 +42,15 @@ func parseStart(said string, now time.Time) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, usagef("--at %s: use a time of day, as 01:00, a time from now, as 90m, or reset", said)
 	}
-	on := func(day int) time.Time { // not 24 hours later: days differ in length
-		return time.Date(now.Year(), now.Month(), now.Day()+day, clock.Hour(), clock.Minute(), 0, 0, now.Location())
+	// Minute by minute, as days differ in length: a clock that is set forward may skip the time, one set back says it twice.
+	const day = 24 * 60
+	wanted, last := clock.Hour()*60+clock.Minute(), now.Hour()*60+now.Minute()
+	for at := now.Truncate(time.Minute).Add(time.Minute); ; at = at.Add(time.Minute) {
+		shown := at.Hour()*60 + at.Minute()
+		moved, missing := (shown-last+day)%day, (wanted-last+day)%day
+		if shown == wanted || moved < day/2 && 0 < missing && missing < moved {
+			return at, nil
+		}
+		last = shown
 	}
-	if today := on(0); today.After(now) {
-		return today, nil
-	}
-	return on(1), nil
 }
