@@ -81,7 +81,8 @@ func normalizeCheck(a CheckAnswer, listed []boulder.Obligation) boulder.RequestC
 	add := func(row boulder.RequestRow, named bool) { // named: c.Missing has it, in the words of the answer
 		c.Rows = append(c.Rows, row)
 		unmet = unmet || !row.Met
-		if !row.Met && !named && len(c.Missing) < maxItems {
+		has := func(missing string) bool { return text.Fold(missing) == text.Fold(row.Request) }
+		if !row.Met && !named && len(c.Missing) < maxItems && !slices.ContainsFunc(c.Missing, has) {
 			c.Missing = append(c.Missing, row.Request+text.Prefixed(": ", row.Evidence))
 		}
 	}

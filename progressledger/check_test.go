@@ -83,6 +83,7 @@ func TestCheckIsFailClosed(t *testing.T) {
 		"named":            {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"f","met":true}],"missing":["b"," "],"answer":""}`, []string{"b"}},
 		"named, and a row left out": {`{"request":[` + r1 + `],"missing":["write a"],"answer":""}`,
 			[]string{"write a", "vendor/ stays: the check says nothing about it"}},
+		"named in its own words": {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"","met":true}],"missing":["a"],"answer":""}`, []string{"a"}},
 		"named, and one without evidence": {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"","met":true}],"missing":["write b"],"answer":""}`,
 			[]string{"write b", "a"}},
 		"named and unmet": {`{"request":[` + r1 + `,` + r2 + `,{"text":"a","evidence":"f","met":false}],"missing":["write a"],"answer":""}`, []string{"write a"}},
