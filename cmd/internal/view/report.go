@@ -42,7 +42,10 @@ func PrintReport(o page.Out, r *report.Report) {
 	for _, s := range r.Next {
 		o.Item(1, o.Code(s.Command), ": ", o.Plain(s.Why))
 	}
-	if len(r.Next) == 0 {
+	switch {
+	case len(r.Missing) > 0 && r.Status.Terminal():
+		o.Item(1, "what is missing of the request needs a task of its own: ", o.Code("manager run"))
+	case len(r.Next) == 0:
 		o.Item(1, "nothing is left to do")
 	}
 	awaited := r.Awaited()
