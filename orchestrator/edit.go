@@ -14,17 +14,24 @@ import (
 // editEvents returns the events of an edit of the plan, or of another model. at names the attempts whose turn or result is at
 // work: their gates cannot change now, and another model has to wait for their next turn.
 func editEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(boulder.AttemptRef) bool) (bodies []boulder.Body, err error) {
-	var later []string
+	var atWork, later []string
 	for _, open := range s.Live() {
-		if busy != nil && busy(open.Attempt.AttemptRef) {
+		a := open.Attempt
+		if busy != nil && busy(a.AttemptRef) {
+			atWork = append(atWork, open.SubTask.ID)
+		}
+		// After a crash the turn may go on in its session, with the model that it was sent to.
+		cut := busy == nil && s.Boulder.Status == boulder.Running && a.Status == boulder.AttemptExecuting && open.Turn.MessageID != "" && !now.Before(a.NotBefore)
+		if cut || slices.Contains(atWork, open.SubTask.ID) {
 			later = append(later, open.SubTask.ID)
 		}
 	}
 	if o.Plan != nil {
-		edit, err := edited(s, o, now, later)
+		edit, err := edited(s, o, now, atWork)
 		if err != nil {
 			return nil, err
 		}
+		edit.Later = later
 		bodies = append(bodies, *edit)
 		for _, settled := range s.Settlements(o.Plan) {
 			bodies = append(bodies, settled)
@@ -36,7 +43,7 @@ func editEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(boul
 	return bodies, nil
 }
 
-func edited(s *boulder.State, o boulder.Order, now time.Time, later []string) (*boulder.PlanEdited, error) {
+func edited(s *boulder.State, o boulder.Order, now time.Time, atWork []string) (*boulder.PlanEdited, error) {
 	b := &s.Boulder
 	switch {
 	case len(s.SubTasks) == 0:
@@ -54,13 +61,13 @@ func edited(s *boulder.State, o boulder.Order, now time.Time, later []string) (*
 	for _, spec := range o.Plan.SubTasks {
 		t := s.SubTask(spec.ID)
 		regated := t != nil && slices.Contains(edit.Changed, t.ID) && !slices.Equal(gatesIn(&s.Revision.Plan, t.ID), gatesIn(o.Plan, t.ID))
-		if i := b.Trunk.Integrating; regated && (slices.Contains(later, t.ID) || i != nil && i.SubTaskID == t.ID) {
+		if i := b.Trunk.Integrating; regated && (slices.Contains(atWork, t.ID) || i != nil && i.SubTaskID == t.ID) {
 			return nil, refusal("the turn of %q is at work, and its gates belong to it: `manager pause --now` first", t.ID)
 		}
 	}
 	rev := revision(o.Plan.KeepAnswers(&s.Revision.Plan), b.Revision+1, now)
 	rev.Edited = true
-	edit.Revision, edit.Plan, edit.Later = rev.Number, rev, later
+	edit.Revision, edit.Plan = rev.Number, rev
 	return edit, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -133,5 +134,46 @@ func TestEditSurvivesCrashes(t *testing.T) {
 		if check, err := orchestrator.CheckDecisions(r.store.log("b1")); err != nil || check.Difference != nil {
 			t.Errorf("%v: %+v, %v", crash, check.Difference, err)
 		}
+	}
+}
+
+// Whichever commit a process dies at, the model of a turn is the one that it was sent to, also if an edit names another before
+// the boulder is resumed.
+func TestEditOfATurnThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	cut := 0
+	for crash := range crashes(t) {
+		r := newRig(t)
+		sent, judged := "", ""
+		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+			sent = job.Attempt.Model
+			return boulder.Evidence{FinalMessage: "done"}, nil
+		}
+		r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+			judged = req.Attempt.Model
+			return agrees(ctx, req)
+		})
+		plan := planOf(spec("a"))
+		plan.Model = "p/one"
+		r.store.fault = crash.fault
+		if _, err := r.run(plan); !errors.Is(err, errDisk) {
+			continue
+		}
+		s, err := r.store.Load(t.Context(), "b1")
+		if err != nil || s.Open("a") == nil || s.Open("a").Attempt.Status != boulder.AttemptExecuting || s.Open("a").Turn.MessageID == "" {
+			continue
+		}
+		cut++
+		edit := r.edit(func(p *boulder.Plan) { p.Model, p.SubTasks[0].Gates = "p/other", []string{"true"} })
+		if err := orchestrator.Obey(t.Context(), r.store, "b1", edit, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		r.completes(r.resume())
+		if sent != "p/one" || judged != "p/one" {
+			t.Errorf("%v: the turn was sent to %s, and judged as one of %s", crash, sent, judged)
+		}
+	}
+	if cut == 0 {
+		t.Error("no turn was cut off")
 	}
 }
