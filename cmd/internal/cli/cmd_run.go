@@ -443,8 +443,11 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if detail.Boulder.Status == boulder.Running {
-			a.note("Boulder %s was cut off at work: what was under way continues in its sessions.", detail.Boulder.ID)
+		switch b, now := &detail.Boulder, time.Now(); {
+		case b.Waits(now):
+			a.note("Boulder %s %s.", b.ID, view.Starts(b.StartAt, now))
+		case b.Status == boulder.Running:
+			a.note("Boulder %s was cut off at work: what was under way continues in its sessions.", b.ID)
 		}
 		req, err = a.resumed(detail)
 		a.approverOf(detail, req).setApproval(&req, a.approveReplans || detail.Boulder.AskReplans)
@@ -516,7 +519,7 @@ func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error
 	case !paused && !there.Holder.Serves:
 		return false, nil
 	case !paused && a.detach:
-		return true, a.detached(id, there.Holder.PID, time.Time{})
+		return true, a.detached(id, there.Holder.PID, detail.Boulder.StartAt)
 	}
 	if a.opts.Attach != "" || a.approveReplans || a.budget.run != nil || len(a.budget.subTasks) > 0 ||
 		a.blockers || a.iterations != 0 {
@@ -581,7 +584,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 		case detail.Boulder.Status == boulder.Paused:
 			return stoppedError(detail, there.Holder)
 		case last:
-			return a.detached(id, there.Holder.PID, time.Time{})
+			return a.detached(id, there.Holder.PID, detail.Boulder.StartAt)
 		}
 	}
 	return context.Cause(ctx)

@@ -28,8 +28,9 @@ type Order struct {
 	Left []boulder.LeftSession `json:"left,omitempty"`
 
 	tally    boulder.Tally
-	depended bool // another sub-task depends on this one
-	lifted   bool // the cool-down of its model was lifted
+	depended bool   // another sub-task depends on this one
+	lifted   bool   // the cool-down of its model was lifted
+	starts   string // when the boulder may begin; empty: it has, or may
 }
 
 // NewOrder reports what an order did.
@@ -41,6 +42,9 @@ func NewOrder(done *project.Ordered) *Order {
 		Freed: []string{}, Left: b.LeftSessions, tally: b.Tally, Edited: o.Do == boulder.OrderRetry && o.Plan != nil,
 	}
 	r.Plan, r.Hash = nil, "" // the whole of it is no news
+	if now := b.UpdatedAt; b.Waits(now) {
+		r.starts = Starts(b.StartAt, now)
+	}
 	atWork, was := map[string]bool{}, map[string]boulder.SubTaskStatus{}
 	if holder.Has(b.ID) {
 		r.RunBy, r.Left = holder, nil // that process stops them now
@@ -126,6 +130,8 @@ func (r *Order) Text() string {
 		line += " No process runs the boulder; continue with: " + resume
 	case r.Status == boulder.Paused:
 		line += " The boulder is paused; continue with: " + resume
+	case r.Do == boulder.OrderResume && r.starts != "":
+		line += fmt.Sprintf(" Boulder %s %s, in process %d.", r.BoulderID, r.starts, r.RunBy.PID)
 	case r.Do == boulder.OrderResume:
 		line += fmt.Sprintf(" Process %d continues boulder %s.", r.RunBy.PID, r.BoulderID)
 	}
