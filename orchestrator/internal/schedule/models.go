@@ -228,7 +228,7 @@ func (c *computing) outage(model string, models boulder.Models, err error) *boul
 		return nil
 	}
 	cool := c.coolDown(model, 0)
-	cool.Out, cool.Until, cool.Reason = out, boulder.NoEnd(), err.Error()
+	cool.Out, cool.Until, cool.Reset, cool.Reason = out, boulder.NoEnd(), time.Time{}, err.Error()
 	if _, said, found := strings.Cut(cool.Reason, boulder.ErrFatal.Error()+": "); found {
 		cool.Reason = said // the run does continue
 	}

@@ -184,6 +184,29 @@ func TestNothingUsable(t *testing.T) {
 	}
 }
 
+// TestLimitAndOutage: the end of a limit that a provider named is not that of an outage without a known end, whichever of two
+// attempts is refused first.
+func TestLimitAndOutage(t *testing.T) {
+	t.Parallel()
+	for _, ids := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		errs := map[string]error{"a": limitedFor(5 * time.Hour), "b": boulder.ErrNoCredit}
+		s, l := begun(t, boulder.Spec{ID: "a", Model: "p/one,q/two"}, boulder.Spec{ID: "b", Model: "p/one,q/two"}), DefaultLimits()
+		settle(t, s, l, epoch)
+		for _, id := range ids {
+			refuse(t, s, l, epoch, id, errs[id])
+		}
+		if cool := s.Boulder.Cooldowns["p/one"]; !cool.Endless() || !cool.Reset.IsZero() {
+			t.Errorf("%s: %+v", ids, cool)
+		}
+		settle(t, s, l, epoch)
+		for _, id := range ids {
+			if a := s.Open(id).Attempt; a.Model != "q/two" {
+				t.Errorf("%s: %s uses %s", ids, id, a.Model)
+			}
+		}
+	}
+}
+
 // TestLedgerSwitches: the ledgers have a list of their own, for verdicts and for plans.
 func TestLedgerSwitches(t *testing.T) {
 	t.Parallel()

@@ -318,7 +318,7 @@ func (c *computing) wait(
 	}
 	if t.Kind == boulder.TroubleRateLimit || t.Kind == boulder.TroubleOverloaded || t.RetryAfter > c.l.ResetMax {
 		cool := c.coolDown(cmp.Or(t.Model, model), t.RetryAfter)
-		if !t.Guessed && t.RetryAfter >= leastReset {
+		if !t.Guessed && t.RetryAfter >= leastReset && !cool.Endless() {
 			cool.Reset = c.now.Add(t.RetryAfter)
 		}
 		if cool.Reason = err.Error(); cool.Model != model {
