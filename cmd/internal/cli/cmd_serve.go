@@ -271,7 +271,7 @@ func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, 
 	if errors.Is(err, errTimeUp) {
 		how := "nothing could be read"
 		if w.Status != "" {
-			how = fmt.Sprintf("boulder %s is %s, %d/%d done", w.BoulderID, w.Status, w.Completed, w.Total)
+			how = fmt.Sprintf("boulder %s is %s, %d/%d done", w.BoulderID, w.Shown(), w.Completed, w.Total)
 		}
 		err = fmt.Errorf("%w: after %s %s", errTimeUp, timeout, how)
 	}

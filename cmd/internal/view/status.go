@@ -94,7 +94,7 @@ func (s *Status) Print(o page.Out) {
 	waits := s.now.Before(s.StartAt)
 	shown := Words(shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied, waits))
 	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), shown), done,
-		o.Dim(Usage(s.Usage)), o.Dim(started(s.CreatedAt, s.StartAt, s.now))))
+		o.Dim(Usage(s.Usage)), o.Dim(started(s.Status, s.CreatedAt, s.StartAt, s.UpdatedAt, s.now))))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
 	if s.written != "" && s.AtEvent == 0 {
 		o.Text(0, s.written)
@@ -263,15 +263,20 @@ func (b *ListItem) Shown() string {
 	return shownAs(b.Status, b.Running, b.waits)
 }
 
-// started says when a boulder began, or may begin.
-func started(created, startAt, now time.Time) string {
-	if now.Before(startAt) {
+// started says when a boulder began, or is to begin. Nothing happens to a scheduled one before it begins, but by the user.
+func started(status boulder.Status, created, startAt, updated, now time.Time) string {
+	ago := func(t time.Time) string { return text.Elapsed(now.Sub(t)) + " ago" }
+	switch begun, held := updated.After(startAt), status.Terminal() || status == boulder.Paused; {
+	case !begun && held:
+		return "created " + ago(created)
+	case now.Before(startAt):
 		return Starts(startAt, now)
+	case !begun:
+		return "to start " + ago(startAt)
+	case created.Before(startAt):
+		return "started " + ago(startAt)
 	}
-	if created.Before(startAt) {
-		created = startAt
-	}
-	return "started " + text.Elapsed(now.Sub(created)) + " ago"
+	return "started " + ago(created)
 }
 
 // Starts says when a boulder may begin.
@@ -285,7 +290,7 @@ func List(o page.Out, items []ListItem, now time.Time) {
 	for _, b := range items {
 		rows = append(rows, []string{
 			o.Dim(map[bool]string{true: "* ", false: "  "}[b.Active] + b.BoulderID), b.Shown(),
-			fmt.Sprintf("%d/%d", b.Completed, b.Total), strings.TrimPrefix(started(b.CreatedAt, b.StartAt, now), "started "), text.Clip(b.Task, page.Widest),
+			fmt.Sprintf("%d/%d", b.Completed, b.Total), strings.TrimPrefix(started(b.Status, b.CreatedAt, b.StartAt, b.UpdatedAt, now), "started "), text.Clip(b.Task, page.Widest),
 		})
 	}
 	printTable(o, []column{{}, {}, {right: true}, {right: true}, {flexible: true}}, rows)

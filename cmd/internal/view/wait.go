@@ -30,13 +30,17 @@ type Wait struct {
 	Unlanded  bool           `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
 
 	Written string `json:"-"` // Answer, if a model wrote it
+	Waits   bool   `json:"-"` // it was not to begin yet
 }
+
+// Shown returns the status as status and list show it, of a boulder that a process has.
+func (w *Wait) Shown() string { return shownAs(w.Status, true, w.Waits) }
 
 // Take records the state of a boulder. stands reports whether it continues only with the user.
 func (w *Wait) Take(d boulder.Snapshot, holder *project.Holder) (stands bool) {
 	b := d.Boulder
 	w.Status, w.Reason, w.Blocked = b.Status, b.Reason, []string{}
-	w.Answer, w.Written = b.Answer, b.Written()
+	w.Answer, w.Written, w.Waits = b.Answer, b.Written(), b.Waits(time.Now())
 	w.Completed, w.Total, w.Unlanded = b.Tally.Completed, b.Tally.Planned, b.Unlanded()
 	for _, t := range d.SubTasks {
 		if t.Status == boulder.SubTaskBlocked {

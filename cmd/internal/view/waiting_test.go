@@ -360,3 +360,28 @@ func TestSameNameShowsTheProvider(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// A boulder that is to begin later has not started before it begins, and will not once it is cancelled or paused.
+func TestStarted(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2026, 3, 4, 22, 0, 0, 0, time.Local)
+	at := created.Add(3 * time.Hour)
+	for _, tt := range []struct {
+		want         string
+		status       boulder.Status
+		startAt      time.Time
+		updated, now time.Duration // since it was created
+	}{
+		{"started 1h00m ago", boulder.Running, time.Time{}, 0, time.Hour},
+		{"starts at Thu 5 Mar 01:00" + at.Format(" MST") + " (in 2h00m)", boulder.Running, at, 0, time.Hour},
+		{"started 1h00m ago", boulder.Running, at, 181 * time.Minute, 4 * time.Hour},
+		{"to start 1h00m ago", boulder.Running, at, 0, 4 * time.Hour},
+		{"created 1h00m ago", boulder.Cancelled, at, time.Minute, time.Hour},
+		{"created 4h00m ago", boulder.Paused, at, time.Minute, 4 * time.Hour},
+		{"started 1h00m ago", boulder.Completed, at, 190 * time.Minute, 4 * time.Hour},
+	} {
+		if got := started(tt.status, created, tt.startAt, created.Add(tt.updated), created.Add(tt.now)); got != tt.want {
+			t.Errorf("%s, want %s", got, tt.want)
+		}
+	}
+}
