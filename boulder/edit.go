@@ -63,7 +63,7 @@ func (s *State) Edit(now *Plan) (*PlanEdited, []Refusal) {
 			})
 			d.reachable(spec)
 		case was == nil || t.Status == SubTaskSuperseded:
-			d.refuse("give the new one another id", "there was a sub-task %q, which is replaced", t.ID)
+			d.refuse("give the new one another id", "there was a sub-task %q, which is not done any more", t.ID)
 		default:
 			d.compare(t, *was, spec)
 		}

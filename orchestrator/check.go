@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -25,6 +26,7 @@ func (r *run) startCheck() {
 		}
 		switch {
 		case !r.state.AllOver() || r.state.Boulder.Attempts != begun: // an order has begun something again
+		case !slices.Equal(req.Notes, saidOf(r.state)): // the user has said more: it is asked again
 		case err == nil:
 			return r.apply(schedule.RequestChecked(r.state, check, r.now))
 		case r.cutShort(err):
@@ -49,7 +51,7 @@ func checkRequest(s *boulder.State) boulder.CheckRequest {
 		}
 	}
 	req.Questions = s.Revision.Plan.Facts.Questions
-	req.Notes = append(prompts.PlanAnswers(req.Questions), allNotesAndAnswers(s)...)
+	req.Notes = saidOf(s)
 	if review := s.Boulder.Reviewed(); review != nil {
 		for _, f := range review.Findings {
 			if f.File != "" { // an opinion decides nothing
@@ -77,6 +79,11 @@ const (
 	maxDetailed = 100    // sub-tasks, if more than their subjects is told
 	maxDetail   = 10_000 // characters of an output
 )
+
+// saidOf returns what the user said about the plan and any sub-task.
+func saidOf(s *boulder.State) []string {
+	return append(prompts.PlanAnswers(s.Revision.Plan.Facts.Questions), allNotesAndAnswers(s)...)
+}
 
 // allNotesAndAnswers returns what the user said about any sub-task.
 func allNotesAndAnswers(s *boulder.State) (all []string) {

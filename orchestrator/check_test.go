@@ -16,10 +16,15 @@ type checker struct {
 	judgeFunc
 	answers []any // boulder.RequestCheck or error
 	asked   []boulder.CheckRequest
+
+	meanwhile func() // is called in each check; nil: nothing is
 }
 
 func (c *checker) Check(_ context.Context, req boulder.CheckRequest) (boulder.RequestCheck, boulder.Usage, error) {
 	c.asked = append(c.asked, req)
+	if c.meanwhile != nil {
+		c.meanwhile()
+	}
 	answer := c.answers[min(len(c.asked), len(c.answers))-1]
 	err, _ := answer.(error)
 	check, _ := answer.(boulder.RequestCheck)
@@ -152,5 +157,32 @@ func TestNoCheck(t *testing.T) {
 		if !end.AllCompleted || len(c.asked) > 0 || (name == "one") != (whole == "the task" && end.Answer == "It is there.") {
 			t.Errorf("%s: %d checks, the judge has %q, %+v", name, len(c.asked), whole, end)
 		}
+	}
+}
+
+// TestSaidDuringTheCheck: what the user says while the request is checked counts: it is checked again with that.
+func TestSaidDuringTheCheck(t *testing.T) {
+	t.Parallel()
+	for name, say := range map[string]boulder.Order{
+		"a note":                   {Do: boulder.OrderNote, Text: "Only the mail counts."},
+		"an answer to the planner": settleOrder("", "B1", "there"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c := checks(r, met)
+			o := r.orchestrator()
+			c.meanwhile = func() {
+				if len(c.asked) == 1 {
+					if err := o.Order(t.Context(), "b1", say); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: undecided()}))
+			if err != nil || len(c.asked) != 2 || slices.Equal(c.asked[0].Notes, c.asked[1].Notes) {
+				t.Errorf("%v: asked %d times, with %q", err, len(c.asked), c.asked[len(c.asked)-1].Notes)
+			}
+		})
 	}
 }

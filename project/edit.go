@@ -76,6 +76,9 @@ func (p *Project) EditedPlan(ctx context.Context, r Reader, d *boulder.Snapshot,
 		case now == nil && path != "":
 			return nil, usagef("%s is not the plan of boulder %s: `manager plan --of %[2]s` writes that", path, d.Boulder.ID)
 		case now == nil:
+			if at == d.Boulder.PlanFile && file.Seal == nil && file.Task != d.Revision.Plan.Task {
+				p.note("%s is not taken over: its task is another one than that of boulder %s. Put that back if it is an edit.", at, d.Boulder.ID)
+			}
 			continue
 		}
 		e := &PlanEdit{Path: at, Now: now, Was: new(secret.Each(d.Revision.Plan, p.secrets)), Warnings: warnings, hash: d.Revision.Hash}

@@ -20,7 +20,7 @@ func TestWaitingEverywhere(t *testing.T) {
 		says map[string][]string // by command: what it says, or after a ! what it does not
 	}{
 		{nil, map[string][]string{
-			"blockers":      {"2 hard blockers wait for an answer · 1 choice and 1 refused permission can still be changed · blockers.md", "B1", "B2"},
+			"blockers":      {"2 hard blockers wait for an answer · 1 choice and 1 refused permission can still be changed · .manager/blockers.md", "B1", "B2"},
 			"blockers list": {"B1", "W1", "can still be changed:\nB2", "B3", "!obsolete"},
 			"status": {
 				"1 hard blocker waits for an answer · 1 choice and 1 refused permission can still be changed:\n  manager blockers clarify\n",

@@ -48,7 +48,10 @@ func (a *app) takeEdits(ctx context.Context, there *project.Access, d *boulder.S
 			return false, err
 		}
 	}
-	if err := there.Orders.Order(ctx, d.Boulder.ID, order); err != nil {
+	switch err := there.Orders.Order(ctx, d.Boulder.ID, order); {
+	case errors.Is(err, boulder.ErrRefused): // by the process that has it at work
+		return false, usagef("%w\n%s", err, keepHint)
+	case err != nil:
 		return false, err
 	}
 	if *d, err = there.Get(ctx, d.Boulder.ID); err != nil {

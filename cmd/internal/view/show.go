@@ -164,14 +164,14 @@ func (a *AttemptShow) print(o page.Out, dir string, claimed map[string]bool) {
 			evidence(o, 3, t.Evidence, dir, claimed)
 		}
 		if v := t.Verdict; v != nil {
-			how := o.Yellow("not complete")
+			how, said := o.Yellow("not complete"), ": "
 			switch {
 			case v.Completed:
 				how = o.Green("complete")
 			case len(v.Overruled) > 0:
-				how = o.Yellow("complete, and overruled")
+				how, said = o.Yellow("complete, and overruled"), "; the judge said: "
 			}
-			o.Item(3, "judged ", how, text.Prefixed(": ", o.Plain(v.Summary)))
+			o.Item(3, "judged ", how, text.Prefixed(said, o.Plain(v.Summary)))
 			verdict(o, 4, v)
 		}
 		if c := t.Conflict; c != nil {
