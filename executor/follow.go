@@ -199,7 +199,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		if p.Status.Type == opencode.Retry && !waitsInVain(p.Status.Message, p.Status.Next.Sub(t.cfg.Now())) {
 			// The time comes first: narrow terminals cut lines.
 			return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
-				p.Status.Next.Local().Format(time.TimeOnly), p.Status.Attempt, text.Short(t.cfg.Redact.Text(p.Status.Message), 200)))
+				text.Until(p.Status.Next, t.cfg.Now()), p.Status.Attempt, text.Short(t.cfg.Redact.Text(p.Status.Message), 200)))
 		}
 		return own && p.Status.Type == opencode.Idle && t.seen.Busy && t.sawEnd(), nil
 	case opencode.SessionFailed:

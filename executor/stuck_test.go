@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -260,6 +261,7 @@ func TestProviderThatMakesItWait(t *testing.T) {
 		least   time.Duration // 0: OpenCode's own two seconds, which may be over by then
 	}{
 		"retry after":     {scriptmodel.Reply{Status: 429, Header: after}, 5, boulder.TroubleRateLimit, 80 * time.Second},
+		"for days":        {scriptmodel.Reply{Status: 429, Header: map[string]string{"Retry-After": "260000"}}, 5, boulder.TroubleRateLimit, 72 * time.Hour},
 		"overloaded":      {scriptmodel.Reply{Status: 529, Body: `{"error":{"type":"overloaded_error","message":"Overloaded"}}`}, 0, boulder.TroubleOverloaded, 0},
 		"unavailable":     {scriptmodel.Reply{Status: 503}, 0, boulder.TroubleOverloaded, 0},
 		"one retry more":  {scriptmodel.Reply{Status: 500}, 1, boulder.TroubleNetwork, 0},
@@ -286,6 +288,9 @@ func TestProviderThatMakesItWait(t *testing.T) {
 			}
 			if !a.saw("makes it wait (try 1") {
 				t.Errorf("the waiting was not shown: %q", a.activities())
+			}
+			if all := strings.Join(a.activities(), "\n"); test.least > 24*time.Hour && !regexp.MustCompile(`until [A-Z][a-z]+ \d+ `).MatchString(all) {
+				t.Errorf("the day was not shown: %s", all)
 			}
 		})
 	}
