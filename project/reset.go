@@ -9,8 +9,9 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// Reset returns the latest end of a limit that a provider has named, in any boulder of the project, for a model that a
-// request would use, the first of a list; and that model. A request without a model may use any. The cool-down is zero if there is none.
+// Reset returns the latest end of a limit that a provider has named for a model that a request would use, the first of a list,
+// with the newest refusal of it in any boulder of the project; and that model. A request without a model may use any. The
+// cool-down is zero if there is none.
 func (p *Project) Reset(ctx context.Context, req *Request) (model string, latest boulder.Cooldown, err error) {
 	run, err := p.Model()
 	if err != nil {
@@ -23,13 +24,19 @@ func (p *Project) Reset(ctx context.Context, req *Request) (model string, latest
 			used[cmp.Or(s.Model, req.Plan.Model, req.Model, run).First()] = true
 		}
 	}
+	newest := map[string]boulder.Cooldown{}
 	err = p.each(ctx, func(b *boulder.Snapshot) {
 		for m, c := range b.Boulder.Cooldowns {
-			if (used[m] || used[""]) && c.Lifted.IsZero() && !c.Reset.IsZero() && latest.Until.Before(c.Until) {
-				model, latest = m, c
+			if newest[m].Since.Before(c.Since) {
+				newest[m] = c
 			}
 		}
 	})
+	for m, c := range newest {
+		if (used[m] || used[""]) && c.Lifted.IsZero() && !c.Reset.IsZero() && latest.Until.Before(c.Until) {
+			model, latest = m, c
+		}
+	}
 	return model, latest, err
 }
 
