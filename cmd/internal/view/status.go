@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -191,8 +192,9 @@ func ModelUseText(u orchestrator.ModelUse, now time.Time) string {
 	default:
 		stands = " is limited until " + zoned(cool.Until)
 	}
+	next := slices.DeleteFunc(slices.Clone(u.Fallback), func(m string) bool { return slices.Contains(u.Instead, m) })
 	parts := []string{ModelName(u.Model) + stands, text.Prefixed("in its place: ", strings.Join(u.Instead, ", ")),
-		text.Prefixed("next: ", strings.Join(u.Fallback, ", "))}
+		text.Prefixed("next: ", strings.Join(next, ", "))}
 	if !cool.Reset.IsZero() {
 		parts = append(parts, "its provider named "+zoned(cool.Reset))
 	}

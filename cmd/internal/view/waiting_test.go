@@ -319,6 +319,10 @@ func TestModelUseText(t *testing.T) {
 				Until: now.Add(4 * time.Hour), Reset: now.Add(time.Hour), Since: now.Add(-time.Minute), Reason: "used up,\n\x1b[2Jall of it",
 			},
 		},
+		"a/one is limited until 22:05:00" + zone + "; in its place: b/two; next: c/three: 429": {
+			Model: "a/one", Instead: []string{"b/two"}, Fallback: []string{"b/two", "c/three"}, // by lists of several sub-tasks
+			Cooldown: &boulder.Cooldown{Until: now.Add(5 * time.Minute), Reason: "429"},
+		},
 		"a/one cannot be used; refused 1m00s ago: no credit": {Model: "a/one", Cooldown: &boulder.Cooldown{
 			Until: boulder.NoEnd(), Since: now.Add(-time.Minute), Reason: "no credit",
 		}},
