@@ -231,6 +231,10 @@ func (s *State) Redoable(ids []string) error {
 		}
 	}
 	if anew != "" {
+		if only := s.onTipOnly(ids); b.Trunk.Landed == nil && len(only) > 0 {
+			return fmt.Errorf("%s, and a new boulder, which would redo it, begins with your files: they do not have the results of %s yet. "+
+				"`manager land %s` brings them there; then redo it", anew, strings.Join(only, ", "), b.ID)
+		}
 		return fmt.Errorf("%s: %w", anew, ErrAnew)
 	}
 	dependents := s.dependentsOfAll(ids)
@@ -247,8 +251,19 @@ func (s *State) Redoable(ids []string) error {
 	return nil
 }
 
+// onTipOnly returns the sub-tasks whose results a fork would take over although they changed files on the trunk alone.
+func (s *State) onTipOnly(redone []string) (ids []string) {
+	results := s.Inherited(redone)
+	for _, t := range s.SubTasks {
+		if _, kept := results[t.ID]; kept && s.Boulder.Isolated() && t.Attempts > 0 && len(t.Files) > 0 {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
+}
+
 // Inherited returns the results that a fork takes over if it redoes sub-tasks: those of completed others that depend on
-// such sub-tasks only. It works in rounds, because a plan may list a sub-task before its dependencies.
+// such sub-tasks only, and that were not dropped. It works in rounds, because a plan may list a sub-task before its dependencies.
 func (s *State) Inherited(redone []string) map[string]Inherited {
 	results := map[string]Inherited{}
 	again := func(id string) bool { _, ok := results[id]; return !ok }
@@ -256,6 +271,9 @@ func (s *State) Inherited(redone []string) map[string]Inherited {
 		grown = false
 		for _, spec := range s.Revision.Plan.SubTasks {
 			t := s.byID[spec.ID]
+			if l := s.Boulder.Trunk.Landed; l != nil && l.How == LandedDropped && t.Attempts > 0 && len(t.Files) > 0 {
+				continue
+			}
 			if again(t.ID) && !slices.Contains(redone, t.ID) && t.Status == SubTaskCompleted && !slices.ContainsFunc(spec.DependsOn, again) {
 				results[t.ID] = Inherited{Summary: t.Summary, Output: t.Output, Files: t.Files, Baseline: t.Baseline}
 				grown = true

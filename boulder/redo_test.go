@@ -200,6 +200,34 @@ func TestRedoWithTheModelThatWasSet(t *testing.T) {
 	}
 }
 
+// TestRedoAnewOfAnIsolatedBoulder: a new boulder takes over no result whose files are not among those that it begins with.
+func TestRedoAnewOfAnIsolatedBoulder(t *testing.T) {
+	t.Parallel()
+	s := NewState()
+	rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b"}, {ID: "c"}}}}
+	feed(t, s, Created{Boulder: Boulder{ID: "b1", Trunk: Trunk{Base: "base", Tip: "base"}}}, Planned{Plan: rev}, Decomposed{Plan: rev})
+	for _, id := range []string{"a", "c"} { // c changes no file
+		complete(t, s, id, "out of "+id, "change of "+id)
+	}
+	s.SubTask("a").Files, s.SubTask("c").Files = []string{"a.txt"}, nil
+	s.Boulder.Status, s.SubTask("b").Status = Partial, SubTaskFailed
+	if err := s.Redoable([]string{"b"}); err == nil || errors.Is(err, ErrAnew) || !strings.Contains(err.Error(), "do not have the results of a yet. `manager land b1`") {
+		t.Error(err)
+	}
+	if err := s.Redoable([]string{"a", "b"}); !errors.Is(err, ErrAnew) { // nothing of it is kept
+		t.Error(err)
+	}
+	for how, want := range map[string]int{LandedFiles: 2, LandedBranch: 2, LandedDropped: 1} {
+		s.Boulder.Trunk.Landed = &Landed{How: how}
+		if err := s.Redoable([]string{"b"}); !errors.Is(err, ErrAnew) {
+			t.Errorf("%s: %v", how, err)
+		}
+		if kept := s.Inherited([]string{"b"}); len(kept) != want {
+			t.Errorf("%s: it takes over %v", how, kept)
+		}
+	}
+}
+
 // TestRedoAnew: what a boulder cannot redo although nothing is wrong with it, a new boulder can.
 func TestRedoAnew(t *testing.T) {
 	t.Parallel()

@@ -269,7 +269,8 @@ func (r *Report) next() []NextStep {
 			add("look at what was changed", "manager diff -b %s", r.BoulderID)
 		}
 		if undone := r.undone(); r.Status != boulder.Completed && undone != "" && !r.closed {
-			add("redo what is not done and keep what is done", "manager redo%s -b %s", undone, r.BoulderID)
+			add(text.If(r.Results != nil && r.Results.Landed == nil, "once that has landed: ")+"redo what is not done and keep what is done",
+				"manager redo%s -b %s", undone, r.BoulderID)
 		}
 	default:
 		steps = append(append(steps, r.retried()...), r.Resumed())
