@@ -29,10 +29,10 @@ const fileHeader = `#
 # Sub-tasks may be changed, added, removed and reordered; only their description is indispensable. One begins when those
 # under its depends_on are done; the others run side by side. gates are commands that manager runs in the project; they
 # must exit with 0 before the sub-task counts as done. Further keys of a sub-task: priority (high, medium, low),
-# model (provider/model, or a list: the next one while one cannot be used), agent, outputs, expects_changes, empty_ok,
-# writes (files, as src/theme/**: sub-tasks that may write the same do not run side by side), no_worse (commands that may
-# stay as red as they were), done_when (todos, diagnostics, tests, promise, judge; also of the plan, for all sub-tasks that
-# name none),
+# model (provider/model or provider/model#effort, or a list: the next one while one cannot be used), effort (of models that
+# are named without one), agent, outputs, expects_changes, empty_ok, writes (files, as src/theme/**: sub-tasks that may
+# write the same do not run side by side), no_worse (commands that may stay as red as they were), done_when (todos,
+# diagnostics, tests, promise, judge; also of the plan, for all sub-tasks that name none),
 # budget: {attempts: 2, time: 30m, tokens: 500k, cost: 2.50, calls: 100}.
 
 `

@@ -72,7 +72,7 @@ a gate is red · 4 stopped, waiting for the user: a question, a budget, a new pl
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
 	oneOf(cmd, &o.engine, "engine", "",
 		"`ENGINE` that runs it instead of this process, on a server that the project's gateway reaches; see docs/temporal.md", "temporal")
-	cmd.Flags().StringVar(&o.at, "at", "", "with --detach: begin at `TIME`, as 01:00, in 90m, or at the reset that a provider last named")
+	cmd.Flags().StringVar(&o.at, "at", "", "with --detach: begin at `TIME`: 01:00, 90m (from now), or reset (that a provider last named)")
 	return cmd
 }
 

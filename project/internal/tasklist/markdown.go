@@ -405,6 +405,9 @@ func (r *reader) readChecklist(doc string, lines []line, boxes int) error {
 				} else {
 					i.criteria = appendNew(i.criteria, l.boxed)
 				}
+				for _, cmd := range commandsIn(l.boxed) {
+					r.gate(&i.gates, l.n, i.called(), cmd)
+				}
 			}
 			said = append(said, strings.TrimPrefix(l.text, strings.Repeat(" ", min(in, deep+2))))
 		case l.text != "":
