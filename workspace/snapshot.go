@@ -232,7 +232,16 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+	began := time.Now()
 	err = r.add(ctx, w.git)
+	for again := 1; changedMeanwhile(err) && again <= readAgain; again++ {
+		if again == readAgain {
+			if err := r.takeChanging(ctx, paths, began); err != nil {
+				return "", err
+			}
+		}
+		err = r.add(ctx, w.git)
+	}
 	if exitCode(err) == exitFatal {
 		if err = r.takeConverted(ctx, paths); err == nil {
 			plain, configErr := w.git.withoutFilters(ctx)
@@ -255,6 +264,14 @@ func (w *Workspace) record(ctx context.Context) (string, error) {
 		err = &r.unstored
 	}
 	return tree, err
+}
+
+// readAgain is how often files are read again that change while git reads them. Before the last time those are left out.
+const readAgain = 3
+
+// changedMeanwhile reports whether git gave up because a file changed between two of its looks at it.
+func changedMeanwhile(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "unstable object source data")
 }
 
 func (r *recording) add(ctx context.Context, g git) error {

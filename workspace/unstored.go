@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -48,14 +49,41 @@ func (r *recording) takeLarge(ctx context.Context, path string, info os.FileInfo
 	case leaveOutLarge:
 		r.exclude(path)
 	case markLarge:
-		// Record a few bytes that change whenever the file does. With the NUL, a diff shows a binary file.
-		content := fmt.Sprintf("\x00%d bytes, changed %d\n", info.Size(), info.ModTime().UnixNano())
-		blob, err := r.git.feed(ctx, content, "hash-object", "-w", "--stdin")
-		if err != nil {
-			return err
-		}
+		return r.mark(ctx, path, info)
+	}
+	return nil
+}
+
+// mark records a few bytes that change whenever the file does. With the NUL, a diff shows a binary file.
+func (r *recording) mark(ctx context.Context, path string, info os.FileInfo) error {
+	content := fmt.Sprintf("\x00%d bytes, changed %d\n", info.Size(), info.ModTime().UnixNano())
+	blob, err := r.git.feed(ctx, content, "hash-object", "-w", "--stdin")
+	if err == nil {
 		r.exclude(path)
 		r.enter("100644", strings.TrimSpace(blob), path)
+	}
+	return err
+}
+
+// takeChanging marks the files that have changed since then, as a database at work does: git could not read one of them. What is
+// to be stored whole lacks them.
+func (r *recording) takeChanging(ctx context.Context, paths []string, since time.Time) error {
+	for _, path := range paths {
+		info, err := os.Lstat(filepath.Join(r.git.dir, path))
+		if err != nil || !info.Mode().IsRegular() || r.excluded[path] || info.ModTime().Before(since) {
+			continue
+		}
+		switch r.Workspace.large {
+		case keepLarge:
+			r.exclude(path)
+			r.unstored.Lacks = append(r.unstored.Lacks, path+" (it changes while it is read)")
+		case leaveOutLarge:
+			r.exclude(path)
+		case markLarge:
+			if err := r.mark(ctx, path, info); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

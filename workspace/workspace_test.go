@@ -397,6 +397,38 @@ func TestEmbeddedRepositories(t *testing.T) {
 	wantFiles(t, d, "1 1 emb")
 }
 
+// A file that is written in place all the time, as by a database, does not keep the others from being stored.
+func TestFileThatChangesWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, "f", "1\n")
+	path := filepath.Join(r.dir, "data")
+	must(t, os.WriteFile(path, make([]byte, 8<<20), 0o644))
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	must(t, err)
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := int64(1); ; i++ {
+			select {
+			case <-over:
+				return
+			default:
+				_, _ = file.WriteAt([]byte(fmt.Sprint(i)), i*7919%(8<<20-20))
+			}
+		}
+	}()
+	d := changes(t, r.open(""), func() { r.write("f", "2\n") })
+	close(over)
+	<-ended
+	must(t, file.Close())
+	for _, f := range d.Files {
+		if f.Path == "f" {
+			return
+		}
+	}
+	t.Errorf("%+v", d.Files)
+}
+
 // A large file is not read, but its changes are seen.
 func TestLargeFile(t *testing.T) {
 	t.Parallel()
