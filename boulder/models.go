@@ -153,6 +153,10 @@ func Unnamed(model, reason string) string { return strings.TrimPrefix(reason, mo
 // Endless reports whether the end is not known.
 func (c Cooldown) Endless() bool { return c.Until.Year() == noYear }
 
+// Awaited reports whether prompts wait for the end. The refusal of a model that has no other behind it may end the run
+// instead: what resumes it asks the model again.
+func (c Cooldown) Awaited() bool { return !c.Lifted.IsZero() || c.Since.Before(c.Until) }
+
 // Switched has sub-tasks, or the ledgers, use another model of their list: the next one while a model cannot be used, or an
 // earlier one again. Sub-tasks at work take it with their next prompt; they go back to an earlier one with their next attempt.
 type Switched struct {

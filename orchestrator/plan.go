@@ -81,10 +81,14 @@ func (r *run) startPlan() {
 	})
 }
 
-// ledgerOut reports whether an error means that the ledgers' model cannot be used while others of its list may, and notes that.
+// ledgerOut notes if an error means that the ledgers' model cannot be used. It reports whether others of its list may.
 func (r *run) ledgerOut(err error) bool {
 	out := schedule.LedgerOutage(r.state, r.o.limits, r.now, err)
-	if err := r.apply(out...); err != nil {
+	noted := out
+	if out == nil {
+		noted = schedule.Refused(r.state, r.o.limits, r.now, r.state.Boulder.Ledger(), err)
+	}
+	if err := r.apply(noted...); err != nil {
 		r.end(err)
 	}
 	return out != nil

@@ -345,13 +345,15 @@ func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 		}}
 	case errors.Is(err, boulder.ErrFatal):
 		out := schedule.Outage(r.state, r.o.limits, r.now, o, err)
-		if out == nil && o.Attempt.Status == boulder.AttemptMonitoring {
+		if out != nil {
+			return out
+		}
+		refused := schedule.Refused(r.state, r.o.limits, r.now, r.state.ModelFor(o), err)
+		if o.Attempt.Status == boulder.AttemptMonitoring {
 			err = fmt.Errorf("%w: %w", ErrWaiting, err) // only the user can choose another judge, or give it a key
 		}
-		if out == nil {
-			r.end(err)
-		}
-		return out
+		r.end(err)
+		return refused
 	}
 	return schedule.Failed(r.state, r.o.limits, r.now, o, err)
 }

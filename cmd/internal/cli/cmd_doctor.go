@@ -445,7 +445,7 @@ func (d *doctor) limits(ctx context.Context) (detail, do string, err error) {
 	var lines []string
 	for _, u := range uses {
 		lines = append(lines, view.ModelUseText(u, now))
-		if c := u.Cooldown; c != nil && now.Before(c.Until) && len(u.Instead) == 0 && len(u.Fallback) == 0 {
+		if c := u.Cooldown; c != nil && (now.Before(c.Until) || !c.Awaited()) && len(u.Instead) == 0 && len(u.Fallback) == 0 {
 			do = "name another one behind it, as in model: [this, that]" + text.If(!c.Reset.IsZero(), "; or begin later: manager run --detach --at reset")
 		}
 	}

@@ -286,7 +286,7 @@ var descriptions = byBody(
 				text.If(!endless, ", and not only at "+text.Until(b.Lifted, s.Time)))
 			return
 		}
-		if b.Endless() {
+		if b.Endless() || !b.Awaited() {
 			s.say(page.Attention, "%s cannot be used: %s", ModelName(b.Model), boulder.Unnamed(b.Model, b.Reason))
 			return
 		}

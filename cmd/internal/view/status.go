@@ -185,6 +185,8 @@ func ModelUseText(u orchestrator.ModelUse, now time.Time) string {
 	case u.Cooldown == nil:
 	case !now.Before(cool.Until) && !cool.Lifted.IsZero():
 		stands = " is asked again, as the user wants that"
+	case !cool.Awaited():
+		stands = " is asked again once the run is resumed"
 	case !now.Before(cool.Until):
 		stands = " can be asked again since " + zoned(cool.Until)
 	case cool.Endless():

@@ -329,6 +329,9 @@ func TestModelUseText(t *testing.T) {
 		"a/one can be asked again since 21:00:00" + zone + "; refused 2h00m ago: 429": {Model: "a/one", Cooldown: &boulder.Cooldown{
 			Until: now.Add(-time.Hour), Since: now.Add(-2 * time.Hour), Reason: "429",
 		}},
+		"a/one is asked again once the run is resumed; refused 1m00s ago: a key": {
+			Model: "a/one", Cooldown: &boulder.Cooldown{Until: now.Add(-time.Minute), Since: now.Add(-time.Minute), Reason: "a key"},
+		},
 		"a/one is asked again, as the user wants that: 429": {Model: "a/one", Cooldown: &boulder.Cooldown{
 			Until: now, Since: now, Lifted: now.Add(time.Hour), Reason: "429",
 		}},

@@ -228,11 +228,30 @@ func (c *computing) outage(model string, models boulder.Models, err error) *boul
 		return nil
 	}
 	cool := c.coolDown(model, 0)
-	cool.Out, cool.Until, cool.Reset, cool.Reason = out, boulder.NoEnd(), time.Time{}, err.Error()
-	if _, said, found := strings.Cut(cool.Reason, boulder.ErrFatal.Error()+": "); found {
-		cool.Reason = said // the run does continue
-	}
+	cool.Out, cool.Until, cool.Reset, cool.Reason = out, boulder.NoEnd(), time.Time{}, refusalText(err)
 	return &cool
+}
+
+// refusalText returns why a model cannot be used, without what that means for a run: it may well continue.
+func refusalText(err error) string {
+	whole := err.Error()
+	if _, said, found := strings.Cut(whole, boulder.ErrFatal.Error()+": "); found {
+		return said
+	}
+	return whole
+}
+
+// Refused notes why a model without another in its list cannot be used. The run ends, and asks it again once it is resumed:
+// nothing waits for this cool-down.
+func Refused(s *boulder.State, l Limits, now time.Time, model string, err error) []boulder.Body {
+	if boulder.OutageOf(err) == "" {
+		return nil
+	}
+	cool := newComputing(s, l, now).coolDown(model, 0)
+	before := s.Boulder.Cooldowns[model]
+	cool.Until, cool.Limit, cool.Hits = later(now, before.Until), max(1, cmp.Or(before.Limit, cool.Full)), before.Hits
+	cool.Out, cool.Reason = before.Out, refusalText(err)
+	return []boulder.Body{cool}
 }
 
 // ModelNow returns the model of a list to use now.

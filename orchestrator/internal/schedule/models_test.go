@@ -87,13 +87,26 @@ func TestTakesPlace(t *testing.T) {
 	}
 }
 
-// TestOutageWithoutList: a run with one model stops, as nothing else can be done.
+// TestOutageWithoutList: a run with one model stops, as nothing else can be done. The refusal is kept for the user until the
+// model has answered, and has nothing wait for it.
 func TestOutageWithoutList(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Spec{ID: "a", Model: "p/one"})
-	settle(t, s, DefaultLimits(), epoch)
-	if bodies := Outage(s, DefaultLimits(), epoch, s.Open("a"), boulder.ErrNoCredit); bodies != nil {
+	s, l := begun(t, boulder.Spec{ID: "a", Model: "p/one"}), DefaultLimits()
+	settle(t, s, l, epoch)
+	noCredit := fmt.Errorf("%w: 402", boulder.ErrNoCredit)
+	if bodies := Outage(s, l, epoch, s.Open("a"), noCredit); bodies != nil {
 		t.Errorf("%+v", bodies)
+	}
+	feed(t, s, epoch, Refused(s, l, epoch, "p/one", noCredit)...)
+	uses := ModelUses(s, epoch)
+	if cool := uses[0].Cooldown; cool == nil || cool.Awaited() || cool.Reason != "no credit: 402" {
+		t.Errorf("known is %+v", uses)
+	}
+	if waits := LiftOutages(s, epoch); waits != nil {
+		t.Errorf("it is waited for: %+v", waits)
+	}
+	if cool := regrown(s, "p/one", epoch); cool == nil || cool.Limit != cool.Full {
+		t.Errorf("once it has answered, fewer run at once: %+v", cool)
 	}
 }
 
