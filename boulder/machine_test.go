@@ -169,7 +169,9 @@ func (m *machine) lifecycle(t *rapid.T) Body {
 		}
 		return Unparked{SubTaskID: st.ID}
 	case b.Status.Terminal():
-		return rapid.SampledFrom([]Body{Landed{How: LandedFiles}, m.question(t), m.order(t, m.someID(t))}).Draw(t, "afterwards")
+		return rapid.SampledFrom([]Body{
+			Landed{How: LandedFiles}, Landed{How: LandedFiles, Left: []string{"f"}}, Landed{How: LandedUndone}, m.question(t), m.order(t, m.someID(t)),
+		}).Draw(t, "afterwards")
 	case b.Status == Synthesizing:
 		return TaskComplete{Status: rapid.SampledFrom([]Status{Completed, Partial, Failed, Running}).Draw(t, "end")}
 	case len(m.state.SubTasks) > 0 && m.state.AllOver() && b.Status == Running:

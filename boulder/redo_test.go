@@ -172,6 +172,23 @@ func TestRedoRefused(t *testing.T) {
 	s := allDone(t, "base")
 	feed(t, s, Landed{How: LandedFiles})
 	refused(t, s, Landed{How: LandedBranch}, "have landed already: files")
+	refused(t, s, Landed{How: LandedUndone}, "were not written with conflicts")
+}
+
+// TestLandingUndone: a landing with conflicts can be taken back, once, and then the results can land again.
+func TestLandingUndone(t *testing.T) {
+	t.Parallel()
+	s := allDone(t, "base")
+	refused(t, s, Landed{How: LandedUndone}, "were not written with conflicts")
+	for range 2 {
+		feed(t, s, Landed{How: LandedFiles, Conflicts: []string{"a.txt"}})
+		feed(t, s, Landed{How: LandedUndone})
+		if l := s.Boulder.Trunk; l.Landed != nil || !l.LandedAt.IsZero() {
+			t.Errorf("after the undo: %+v", l)
+		}
+		refused(t, s, Landed{How: LandedUndone}, "were not written with conflicts")
+	}
+	feed(t, s, Landed{How: LandedBranch})
 }
 
 // TestRedoBelowAnIntegratedResult: the trunk is not cut below a result that is on it before its sub-task is complete, as when

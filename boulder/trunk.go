@@ -113,6 +113,7 @@ const (
 	LandedBranch  = "branch"
 	LandedPR      = "pr" // a pushed branch
 	LandedDropped = "dropped"
+	LandedUndone  = "undone" // a landing with conflicts was taken back: the results can land again
 )
 
 // SetUpError is an [ErrSlots]: a command that sets slots up failed.
@@ -141,14 +142,25 @@ func (e *UnstoredError) Files() []string { return slices.Concat(e.Lacks, e.Raw) 
 // None reports whether the snapshot is complete.
 func (e *UnstoredError) None() bool { return len(e.Lacks)+len(e.Raw) == 0 }
 
-// Landed says what became of the results, once, after the end of the boulder.
+// SubTaskTrailer names the sub-task in the commit of its result.
+const SubTaskTrailer = "Manager-Sub-task"
+
+// Landed says what became of the results, once, after the end of the boulder; again after [LandedUndone].
 type Landed struct {
-	How    string `json:"how"`              // files | branch | pr | dropped
+	How    string `json:"how"`              // files | branch | pr | dropped | undone
 	Branch string `json:"branch,omitempty"` // the new branch, if any
 	PR     string `json:"pr,omitempty"`     // URL of the pull request, if any
 	Commit string `json:"commit"`           // the tip, or the branch's commit with it on top of the user's commit
 	Tree   string `json:"tree"`             // of Commit; its gates were green
+	// Conflicts are files that were written with conflict markers, and Left those where none are possible, which stay as
+	// the user had them. With any, nothing has tested what the user's files are now.
+	Conflicts []string `json:"conflicts,omitempty"`
+	Left      []string `json:"left,omitempty"`
+	Written   string   `json:"written,omitempty"` // with conflicts: the commit of the files as written, whose parent has them as before
 }
+
+// Marred returns how many files of a landing conflict.
+func (l *Landed) Marred() int { return len(l.Conflicts) + len(l.Left) }
 
 // Integration is the job of putting a result onto the tip.
 type Integration struct {
@@ -167,6 +179,11 @@ func (s *State) landed(e *Event, b Landed) error {
 	switch {
 	case !s.Boulder.Isolated() || !s.Boulder.Status.Terminal():
 		return fmt.Errorf("boulder %s is %s, or not isolated", s.Boulder.ID, s.Boulder.Status)
+	case b.How == LandedUndone && (l.Landed == nil || l.Landed.Marred() == 0):
+		return fmt.Errorf("the results of boulder %s were not written with conflicts", s.Boulder.ID)
+	case b.How == LandedUndone:
+		l.Landed, l.LandedAt = nil, time.Time{}
+		return nil
 	case l.Landed != nil:
 		return fmt.Errorf("the results of boulder %s have landed already: %s", s.Boulder.ID, l.Landed.How)
 	}

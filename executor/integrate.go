@@ -124,8 +124,8 @@ func (e *Executor) tip(ctx context.Context, boulderID string, l boulder.Trunk) (
 
 func (i *integration) message() string {
 	t := i.SubTask
-	message := fmt.Sprintf("%s%s\n\nManager-Boulder: %s\nManager-Sub-task: %s\n",
-		t.Subject, text.Prefixed("\n\n", t.Summary), i.BoulderID, t.ID)
+	message := fmt.Sprintf("%s%s\n\nManager-Boulder: %s\n%s: %s\n",
+		t.Subject, text.Prefixed("\n\n", t.Summary), i.BoulderID, boulder.SubTaskTrailer, t.ID)
 	for _, gate := range t.AllGates() {
 		if !strings.Contains(gate, "\n") {
 			message += "Manager-Gate: " + gate + "\n"

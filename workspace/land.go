@@ -109,6 +109,27 @@ func (s *Slots) WantsSigned(ctx context.Context) (bool, error) {
 
 const dropped = "refs/manager/dropped/" // refs of what did not land
 
+// SetAside keeps all refs of a boulder as dropped ones, too, for [Slots.TakeUp].
+func (s *Slots) SetAside(ctx context.Context, boulderID string) error {
+	return s.copyRefs(ctx, refOf(boulderID), dropped+boulderID+"/")
+}
+
+// TakeUp makes the refs of a boulder again from those that were set aside, and leaves those in place.
+func (s *Slots) TakeUp(ctx context.Context, boulderID string) error {
+	return s.copyRefs(ctx, dropped+boulderID+"/", refOf(boulderID))
+}
+
+func (s *Slots) copyRefs(ctx context.Context, from, to string) error {
+	refs, err := s.project.git.refs(ctx, from)
+	for ref, id := range refs {
+		name := strings.TrimPrefix(ref, from)
+		if err == nil && !strings.HasPrefix(name, "tip.") { // those are not what a boulder works with
+			_, err = s.project.git.output(ctx, "update-ref", to+name, id)
+		}
+	}
+	return err
+}
+
 // Free removes the slots and refs of a finished boulder. It keeps under refs/manager/dropped/<boulder> the tip, unless
 // it landed, and work of sub-tasks that is not on the tip. It may be called again.
 func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error {

@@ -30,37 +30,99 @@ type Change struct {
 // before the first file is written, and goes when it is recorded that the results have landed, so that a crash leaves a
 // landing to finish.
 type landing struct {
-	Base   string   `json:"base"` // of the results
-	Tip    string   `json:"tip"`
-	From   string   `json:"from"`
-	To     string   `json:"to"`
-	Done   bool     `json:"done,omitempty"`   // all files are written, and on disk
-	Before *landing `json:"before,omitempty"` // an interrupted landing of the same results, which this one completes
+	Base string `json:"base"` // of the results
+	Tip  string `json:"tip"`
+	From string `json:"from"`
+	To   string `json:"to"`
+	Done bool   `json:"done,omitempty"` // all files are written, and on disk
+	// Merge: conflicts are written, too; see [Merged] for these.
+	Merge     bool       `json:"merge,omitempty"`
+	Conflicts []Conflict `json:"conflicts,omitempty"`
+	Written   string     `json:"written,omitempty"`
+
+	boulderID string
+	marked    []string // of [Slots.UndoMerge]: files that had conflict markers; else nil
+	Before    *landing `json:"before,omitempty"` // an interrupted landing of the same results, which this one completes
 }
 
 const landingFile = "landing.json" // in the state directory
 
 // LandFiles brings the change from base to tip into the user's files, and leaves the index alone. Each file is merged
-// with the user's changes. If any conflicts, nothing is written and the error wraps [ErrConflict]. If writing fails, or the
-// user changes one of the files meanwhile, what was written is undone. A landing of the same results that a crash
-// interrupted is finished first, and one of others is put back. With dry, nothing is written.
+// with the user's changes. If any conflicts, nothing is written and the error wraps [ErrConflict]; it is a [ConflictError]
+// if [Slots.MergeFiles] can write the rest. If writing fails, or the user changes one of the files meanwhile, what was
+// written is undone. A landing of the same results that a crash interrupted is finished first, and one of others is put
+// back. With dry, nothing is written.
 //
 // When it returns, the files are on disk. Call [Slots.EndLanding] when it is recorded that they have landed.
-func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (landed []Change, err error) {
+func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) ([]Change, error) {
+	return s.deliver(ctx, &landing{Base: base, Tip: tip}, dry)
+}
+
+// Merged is what [Slots.MergeFiles] or [Slots.UndoMerge] wrote.
+type Merged struct {
+	Changes   []Change
+	Conflicts []Conflict
+	// Written, with Conflicts, is the commit of the files as they were written, whose parent has them as they were before; of
+	// an undo, the commit of the files before it.
+	Written string
+}
+
+// MergeFiles is LandFiles, but files that conflict keep it from nothing: they are written with conflict markers, or stay
+// as the user has them where none are possible or where a file is that git ignores.
+func (s *Slots) MergeFiles(ctx context.Context, boulderID, base, tip string, dry bool) (Merged, error) {
+	l := &landing{Base: base, Tip: tip, Merge: true, boulderID: boulderID}
+	changes, err := s.deliver(ctx, l, dry)
+	return Merged{changes, l.Conflicts, l.Written}, err
+}
+
+// UndoMerge takes a landing of MergeFiles back, all of it or nothing: marked files become those that they were, and are
+// the Conflicts of the result if the user has edited them since. An edit of the same lines of others is a [ConflictError].
+func (s *Slots) UndoMerge(ctx context.Context, boulderID, written string, marked []string, dry bool) (Merged, error) {
+	before, err := s.project.git.line(ctx, "rev-parse", "--verify", written+"^")
+	if err == nil {
+		before, err = s.Tree(ctx, before)
+	}
+	if err == nil {
+		before, err = s.project.commit(ctx, before, written, "as it was before", time.Unix(0, 0))
+	}
+	if err != nil {
+		return Merged{}, s.project.explain(ctx, err, written)
+	}
+	l := &landing{Base: written, Tip: before, Merge: true, boulderID: boulderID, marked: append([]string{}, marked...)}
+	changes, err := s.deliver(ctx, l, dry)
+	if err == nil && !dry { // nothing is recorded: undone again, it finds that nothing is left to do
+		err = s.EndLanding(written, before)
+	}
+	return Merged{changes, l.Conflicts, l.Written}, err
+}
+
+// deliver lands.
+func (s *Slots) deliver(ctx context.Context, l *landing, dry bool) (landed []Change, err error) {
 	before, err := s.underWay()
 	if err == nil && before != nil && !dry {
-		before, err = s.settle(ctx, before, base, tip, true)
+		before, err = s.settle(ctx, before, l)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if before != nil && l.Merge && !dry { // merged once more, its own markers would conflict
+		*l = *before
+		if landed, err = s.changes(ctx, l.From, l.To); err != nil {
+			return nil, err
+		}
+		l.Done = true
+		return landed, s.write(l)
 	}
 	root, err := os.OpenRoot(s.project.root)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	l := &landing{Base: base, Tip: tip, Before: before}
+	l.Before = before
 	changes, err := s.compare(ctx, root, l)
+	if err == nil && len(l.Conflicts) > 0 && !dry {
+		l.Written, err = s.pinFiles(ctx, l)
+	}
 	switch {
 	case err != nil:
 		return nil, unwritten(err, before)
@@ -71,7 +133,7 @@ func (s *Slots) LandFiles(ctx context.Context, base, tip string, dry bool) (land
 			return nil, err
 		}
 	case before != nil:
-		l = before
+		*l = *before
 	default:
 		return nil, nil
 	}
@@ -105,11 +167,16 @@ func (s *Slots) compare(ctx context.Context, root *os.Root, l *landing) (changes
 	if err != nil {
 		return nil, err
 	}
-	if len(m.conflicts) > 0 {
-		return nil, fmt.Errorf("%w with your files: %s", ErrConflict, named(m.conflicts))
-	}
 	l.To = m.tree
-	if changes, err = s.changes(ctx, l.From, l.To); err == nil {
+	if len(m.conflicts) > 0 {
+		if err := w.Slots().resolve(ctx, l, m, users); err != nil {
+			return nil, err
+		}
+	}
+	if changes, err = s.changes(ctx, l.From, l.To); err == nil && l.Merge && l.marked == nil {
+		changes, err = s.spareIgnored(ctx, root, l, changes)
+	}
+	if err == nil {
 		err = s.obstacles(root, changes)
 	}
 	return changes, err
@@ -180,16 +247,17 @@ func (s *Slots) EndLanding(base, tip string) error {
 func (s *Slots) PutBack(ctx context.Context, base, tip string) error {
 	l, err := s.underWay()
 	if err == nil && l != nil {
-		_, err = s.settle(ctx, l, base, tip, false)
+		_, err = s.settle(ctx, l, &landing{Base: base, Tip: tip, Merge: !l.Merge})
 	}
 	return err
 }
 
-// settle completes a landing that is under way, if it is of these results and wanted, and returns it. Else it puts it back:
-// its results were dropped, or landed elsewhere. One of other results that has written all its files only lacks its end.
-func (s *Slots) settle(ctx context.Context, l *landing, base, tip string, wanted bool) (*landing, error) {
-	own := l.Base == base && l.Tip == tip
-	if l.Done && !own {
+// settle completes a landing that is under way, if it is of the wanted results in the wanted way, and returns it. Else it
+// puts it back: its results were dropped, or landed elsewhere. One of other results that has written all its files only
+// lacks its end.
+func (s *Slots) settle(ctx context.Context, l, wanted *landing) (*landing, error) {
+	same := l.Base == wanted.Base && l.Tip == wanted.Tip
+	if l.Done && !same {
 		return nil, s.write(nil)
 	}
 	root, err := os.OpenRoot(s.project.root)
@@ -197,7 +265,7 @@ func (s *Slots) settle(ctx context.Context, l *landing, base, tip string, wanted
 		return nil, err
 	}
 	defer root.Close()
-	if own && wanted {
+	if same && l.Merge == wanted.Merge {
 		err = s.complete(ctx, root, l.From, l.To)
 	} else {
 		for ; err == nil && l != nil; l = l.Before {

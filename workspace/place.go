@@ -24,7 +24,11 @@ func (s *Slots) obstacles(root *os.Root, changes []Change) error {
 		return fmt.Errorf("%w: names that differ in case only are one file here: %s", ErrConflict, named(files))
 	}
 	if files := inTheWay(root, changes); len(files) > 0 {
-		return fmt.Errorf("%w with ignored files of yours: %s", ErrConflict, named(files))
+		refused := &ConflictError{With: "ignored files of yours"}
+		for _, name := range files {
+			refused.Conflicts = append(refused.Conflicts, Conflict{Path: name, Why: whyIgnored})
+		}
+		return refused
 	}
 	return s.writable(root, changes)
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -178,12 +180,13 @@ func (s *Slots) moveRef(ctx context.Context, ref, from, to string) error {
 }
 
 type merged struct {
-	tree      string   // with conflict markers in the files of conflicts
-	conflicts []string // paths in the project; none: a clean merge
+	tree      string           // with conflict markers in the files of conflicts
+	conflicts []string         // paths in the project; none: a clean merge
+	sides     map[string]sides // of conflicts, by path from the top of the work tree
 }
 
 func (s *Slots) merge(ctx context.Context, ours, theirs string) (m merged, err error) {
-	out, err := s.project.git.query(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+	out, err := s.project.git.query(ctx, "merge-tree", "--write-tree", "-z", "--no-messages", ours, theirs)
 	if err != nil {
 		return m, err
 	}
@@ -192,10 +195,11 @@ func (s *Slots) merge(ctx context.Context, ours, theirs string) (m merged, err e
 		return m, fmt.Errorf("git merge-tree printed %.200q, which is no tree", out)
 	}
 	m.tree = all[0]
-	for _, path := range all[1:] {
+	m.sides, err = stagesIn(all[1:])
+	for _, path := range slices.Sorted(maps.Keys(m.sides)) {
 		m.conflicts = append(m.conflicts, strings.TrimPrefix(path, s.project.prefix))
 	}
-	return m, nil
+	return m, err
 }
 
 // apply merges the change of a commit, relative to its parent, into another commit on any trunk.

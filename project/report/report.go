@@ -263,6 +263,8 @@ func (r *Report) next() []NextStep {
 		case r.Results != nil && r.Results.Landed == nil:
 			add("look at whose change is whose", "manager diff -b %s", r.BoulderID)
 			add("see what would land in your files, which are as they were", "manager land %s --files --dry-run", r.BoulderID)
+		case r.Results != nil && r.Results.Landed.Marred() > 0:
+			add("take back what was written with conflicts", "manager land --undo %s", r.BoulderID)
 		case r.Results != nil && r.Results.Landed.Branch != "":
 			add("look at what the branch brings", "git log -p %s..%s", r.Base[:min(len(r.Base), 12)], r.Results.Landed.Branch)
 		case r.Base != "" && len(r.Files) > 0:

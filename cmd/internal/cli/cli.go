@@ -336,7 +336,7 @@ func exitCode(err error) int {
 		errors.Is(err, orchestrator.ErrUnstartable), errors.Is(err, orchestrator.ErrNoFork), errors.Is(err, boulder.ErrSlots),
 		errors.Is(err, store.ErrBadExport), errors.Is(err, store.ErrExists):
 		return exitUsage
-	case errors.Is(err, orchestrator.ErrWaiting), errors.Is(err, boulder.ErrNoCredit):
+	case errors.Is(err, orchestrator.ErrWaiting), errors.Is(err, boulder.ErrNoCredit), errors.Is(err, errMarred):
 		return exitWaiting
 	case errors.Is(err, errPartial):
 		return exitPartial

@@ -7,31 +7,47 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/workspace"
 )
 
 func (a *app) newLandCmd() *cobra.Command {
 	var how project.Land
+	undo := false
 	cmd := &cobra.Command{
 		Use:   "land [flags] [BOULDER]",
 		Short: "Bring the results of an isolated boulder to where you want them",
 		Long: `Brings the results of a boulder that ran in slots (` + "`manager run --isolate`" + `) into your files, or makes a branch or
 a pull request of them: exactly the files that were tested together, merged with what you have changed since. It says whether
-all gates were green on them. If anything conflicts, nothing is written. Then the slots and the refs of the boulder are removed.
+all gates were green on them. If anything conflicts, nothing is written, and you see the lines. Then the slots and the refs of
+the boulder are removed.
 
-Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved meanwhile · 2 usage, nothing to land, or the branch exists.`,
+--files --merge writes what does not conflict, and conflict markers with the names of the sub-tasks where it does. A file that
+cannot have markers (binary, a link, deleted or moved by one side, converted by a filter, ignored by git) stays as you have it,
+and is named. The index is not touched. Nothing has tested the files then. --undo takes all of it back, for 30 days; if you have
+edited a file with markers meanwhile, that version is kept in a commit, which is named.
+
+Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved meanwhile · 2 usage, nothing to land or to undo, or
+the branch exists · 4 written with conflicts, which are yours to resolve.`,
 		Example: `  manager land --files --dry-run
+  manager land --files --merge
+  manager land --undo
   manager land --branch dark-mode 01k3
   manager land --pr`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
+			case undo:
+				return a.undoLanding(cmd.Context(), cmp.Or(args...), how.DryRun)
+			case how.Merge:
+				how.How = boulder.LandedFiles
 			case how.How != "":
 			case how.Branch != "":
 				how.How = boulder.LandedBranch
@@ -48,36 +64,79 @@ Exit codes: 0 done · 1 refused: a conflict, a red gate, a ref that was moved me
 	f.StringVar(&how.Branch, "branch", "", "make branch `NAME` of them")
 	constFlag(cmd, &how.How, boulder.LandedPR, "pr",
 		"push a branch of them, by default manager/ and the beginning of the task, and make a pull request with gh")
+	f.BoolVar(&how.Merge, "merge", false, "with --files: write what does not conflict, and conflict markers where it does")
+	f.BoolVar(&undo, "undo", false, "take back what --merge wrote")
 	constFlag(cmd, &how.How, boulder.LandedDropped, "drop", "drop them; they are kept under refs/manager/dropped for 30 days")
 	f.BoolVar(&how.DryRun, "dry-run", false, "say what would happen")
 	f.BoolVar(&how.WithUncommitted, "with-uncommitted", false,
 		"with --branch or --pr: publish what you had not committed when the run began, too")
 	cmd.MarkFlagsMutuallyExclusive("files", "branch", "drop")
 	cmd.MarkFlagsMutuallyExclusive("files", "pr", "drop")
+	for _, elsewhere := range []string{"branch", "pr", "drop"} {
+		cmd.MarkFlagsMutuallyExclusive("merge", "undo", elsewhere)
+	}
+	cmd.MarkFlagsMutuallyExclusive("files", "undo")
 	return cmd
 }
 
 func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
+	var landed project.Landing
+	var err error
 	if how.How == "" {
-		_, err := a.project.Snapshot(ctx, ref) // before anything is asked
-		if err == nil {
-			how.How, err = a.askWhere(ctx)
+		b, readErr := a.project.Snapshot(ctx, ref) // before anything is asked
+		if readErr != nil {
+			return readErr
 		}
-		if err != nil || how.How == "" {
-			return err
-		}
+		landed, how, err = a.landAsked(ctx, &b)
+	} else {
+		landed, err = a.deliver(ctx, ref, how)
 	}
-	landed, err := a.deliver(ctx, ref, how)
-	if err != nil {
+	if err != nil || how.How == "" {
 		return err
 	}
 	return a.printLanding(landed, how.DryRun)
 }
 
-// askWhere asks the user where results are to land, or returns "" for later.
-func (a *app) askWhere(ctx context.Context) (how string, err error) {
-	answer, err := a.choose(ctx, "Write the results into your files?", "yes", "branch", "later")
-	return map[string]string{"yes": boulder.LandedFiles, "branch": boulder.LandedBranch}[answer], err
+// landAsked lands results where the user wants them, or as how.How is "" then, later.
+func (a *app) landAsked(ctx context.Context, b *boulder.Snapshot) (landed project.Landing, how project.Land, err error) {
+	for question, yes := "Write the results into your files?", "yes"; ; {
+		answer, err := a.choose(ctx, question, yes, "diff", "branch", "later")
+		switch answer {
+		case "yes", "merge":
+			how = project.Land{How: boulder.LandedFiles, Merge: answer == "merge"}
+		case "branch":
+			how = project.Land{How: boulder.LandedBranch}
+		case "diff":
+			if err := a.showResults(ctx, b); err != nil {
+				return landed, how, err
+			}
+			continue
+		default:
+			if errors.Is(err, orchestrator.ErrDeclined) {
+				err = nil
+			}
+			return landed, project.Land{}, err
+		}
+		landed, err = a.deliver(ctx, b.Boulder.ID, how)
+		if _, conflicts := errors.AsType[*workspace.ConflictError](err); !conflicts || how.Merge {
+			return landed, how, err
+		}
+		fmt.Fprintf(a.Stderr, "%s\n", text.Safe(err.Error()))
+		question, yes = "Write what does not conflict, and conflict markers where it does?", "merge"
+	}
+}
+
+// showResults prints what would land.
+func (a *app) showResults(ctx context.Context, b *boulder.Snapshot) error {
+	err := a.project.OpenWorkspace(ctx)
+	patch := ""
+	if err == nil {
+		patch, err = a.project.Patch(ctx, project.Change{From: b.Boulder.Trunk.Base, To: b.Boulder.Trunk.Tip}, "-p")
+	}
+	if err == nil {
+		_, err = io.WriteString(a.Stderr, text.Safe(patch))
+	}
+	return err
 }
 
 // landAtEnd lands the results of a finished run as the configuration says, or as the user answers on a terminal.
@@ -100,11 +159,16 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 	default:
 		how.How = string(configured)
 	}
+	var landed project.Landing
 	switch {
 	case how.How == "" && ask:
-		how.How, _ = a.askWhere(ctx) // an error means no answer
+		if landed, how, err = a.landAsked(ctx, &b); how.How == "" {
+			err = nil // no answer
+		}
 	case runErr != nil && !own:
 		how.How = "" // the user may want to complete a partial result first
+	case how.How != "":
+		landed, err = a.deliver(ctx, id, how)
 	}
 	if how.How == "" {
 		if b, err := a.project.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // landed elsewhere
@@ -113,7 +177,6 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 		a.note("The results are integrated and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
 		return runErr
 	}
-	landed, err := a.deliver(ctx, id, how)
 	switch {
 	case err != nil && runErr == nil:
 		return fmt.Errorf("%w\nThe results are kept until `manager land --files %s`, or --branch", err, id)
@@ -142,7 +205,12 @@ func (a *app) deliver(ctx context.Context, ref string, how project.Land) (projec
 	case id == "":
 		return landed, err
 	case errors.Is(err, workspace.ErrConflict) && how.How == boulder.LandedFiles:
-		return landed, fmt.Errorf("land boulder %s: %w: commit or undo your changes there, or use --branch", id, err)
+		conflict, is := errors.AsType[*workspace.ConflictError](err)
+		if !is || how.Merge {
+			return landed, fmt.Errorf("land boulder %s: %w: use --branch", id, err)
+		}
+		return landed, fmt.Errorf("land boulder %s: %w\n\n%s\nWrite what does not conflict, and conflict markers where it does: manager land --files --merge %[1]s"+
+			"\nOr make a branch of all of it, which git can merge: manager land --branch NAME %[1]s", id, err, view.Conflicts(conflict.Conflicts))
 	case err != nil:
 		return landed, fmt.Errorf("land boulder %s: %w", id, err)
 	}
@@ -165,10 +233,26 @@ func (a *app) deliver(ctx context.Context, ref string, how project.Land) (projec
 func (a *app) printLanding(landed project.Landing, dryRun bool) error {
 	b := &landed.Of
 	if a.json {
-		return a.printJSON(view.Land{Type: "land", BoulderID: b.Boulder.ID, Landed: landed.Landed, Files: landed.Files, DryRun: dryRun})
+		return cmp.Or(a.printJSON(view.Land{Type: "land", BoulderID: b.Boulder.ID, Landed: landed.Landed, Files: landed.Files, Details: landed.Merged, DryRun: dryRun}),
+			marred(&landed, dryRun))
 	}
 	for _, f := range landed.Files {
 		fmt.Fprintf(a.Stdout, "%s %s\n", cmp.Or(text.If(f.Deleted, "delete"), "write "), text.OneLine(f.Path))
+	}
+	if landed.How == boulder.LandedUndone {
+		a.printUndone(&landed, dryRun)
+		return nil
+	}
+	if landed.Marred() > 0 {
+		fmt.Fprint(a.Stdout, view.Conflicts(landed.Merged))
+		if len(landed.Left) > 0 {
+			fmt.Fprintf(a.Stdout, "What the results have in place of a file that stays as you have it is in commit %s: git show %[1]s:PATH\n", project.Short(landed.Commit))
+		}
+		if !dryRun {
+			return marred(&landed, false)
+		}
+		fmt.Fprintf(a.Stdout, "Would be written into your files with %s. %s\n", text.Plural(landed.Marred(), "conflict"), landed.Tested(""))
+		return nil
 	}
 	did := map[string]string{
 		boulder.LandedFiles:  "in your files",
@@ -188,6 +272,40 @@ func (a *app) printLanding(landed project.Landing, dryRun bool) error {
 		fmt.Fprintln(a.Stdout, landed.PR)
 	}
 	return nil
+}
+
+// errMarred: results were written with conflicts, which wait for the user.
+var errMarred = errors.New("written into your files with conflicts")
+
+// marred returns the [errMarred] of a landing, if it has conflicts.
+func marred(l *project.Landing, dryRun bool) error {
+	if l.How != boulder.LandedFiles || l.Marred() == 0 || dryRun {
+		return nil
+	}
+	return fmt.Errorf("%w (%d): nothing has tested the files as they are now. Resolve them%s, or take all of it back with: manager land --undo %s",
+		errMarred, l.Marred(), text.Prefixed(" in ", text.OneLine(strings.Join(l.Conflicts, ", "))), l.Of.Boulder.ID)
+}
+
+func (a *app) undoLanding(ctx context.Context, ref string, dryRun bool) error {
+	landed, err := a.project.UndoLanding(ctx, ref, dryRun)
+	switch id := landed.Of.Boulder.ID; {
+	case id == "":
+		return err
+	case errors.Is(err, workspace.ErrConflict):
+		return fmt.Errorf("undo the landing of boulder %s: you have edited there since: %w; put back or commit these edits, then undo again", id, err)
+	case err != nil:
+		return fmt.Errorf("undo the landing of boulder %s: %w", id, err)
+	}
+	return a.printLanding(landed, dryRun)
+}
+
+func (a *app) printUndone(l *project.Landing, dryRun bool) {
+	for _, name := range l.Conflicts {
+		fmt.Fprintf(a.Stdout, "%s goes back, too, although you have edited it since%s\n", text.OneLine(name),
+			text.If(!dryRun, fmt.Sprintf("; your version: git show %s:%s", project.Short(l.Written), text.OneLine(name))))
+	}
+	fmt.Fprintf(a.Stdout, "%s, and the results can land again: manager land %s\n",
+		map[bool]string{true: "Would be taken out of your files", false: "Taken out of your files"}[dryRun], l.Of.Boulder.ID)
 }
 
 func (a *app) newDiffCmd() *cobra.Command {

@@ -15,6 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/workspace"
 )
 
 func (s *server) plan(ctx context.Context, in planInput) ([]any, error) {
@@ -373,6 +374,9 @@ func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
 		return nil, fmt.Errorf("results do not land as %q from here, but in files or as a branch; see `manager land --help`", in.How)
 	}
 	l, err := s.project.Land(ctx, in.Boulder, how)
+	if conflict, is := errors.AsType[*workspace.ConflictError](err); is {
+		return nil, fmt.Errorf("land boulder %s: %w\n\n%s", in.Boulder, err, view.Conflicts(conflict.Conflicts))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("land boulder %s: %w", in.Boulder, err)
 	}

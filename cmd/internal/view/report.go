@@ -106,7 +106,9 @@ func printHead(o page.Out, r *report.Report) {
 		}
 		o.Item(1, "results: ", o.Plain(where))
 		for _, gate := range s.Gates {
-			o.Item(2, "passed on it: ", o.Code(gate))
+			if s.Landed == nil || s.Landed.Marred() == 0 {
+				o.Item(2, "passed on it: ", o.Code(gate))
+			}
 		}
 	}
 	if r.RequestUnchecked != "" {
@@ -131,7 +133,14 @@ func printRequest(o page.Out, r *report.Report) {
 func Landed(l boulder.Landed) string {
 	switch l.How {
 	case boulder.LandedFiles:
+		if n := l.Marred(); n > 0 {
+			return "written into your files with " + text.Plural(n, "conflict") + ", and not verified" +
+				text.Prefixed("; conflict markers in ", strings.Join(l.Conflicts, ", ")) +
+				text.Prefixed("; left as they were: ", strings.Join(l.Left, ", "))
+		}
 		return "landed in your files, tree " + l.Tree
+	case boulder.LandedUndone:
+		return "taken out of your files again" + text.Prefixed("; edited since, and kept in commit "+l.Written+": ", strings.Join(l.Conflicts, ", "))
 	case boulder.LandedBranch:
 		return "landed as branch " + l.Branch + ", commit " + l.Commit + ", tree " + l.Tree
 	case boulder.LandedPR:

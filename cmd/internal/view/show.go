@@ -82,6 +82,9 @@ func (s *Show) Print(o page.Out) {
 	o.Fields(1, "left at work", leftText(b.LeftSessions), "in place", b.Trunk.InPlace)
 	if l := b.Trunk.Landed; l != nil {
 		o.Field(1, "results", Landed(*l))
+		if l.Marred() > 0 {
+			o.Item(1, o.Dim("take that back with:"), " ", o.Code("manager land --undo "+b.ID))
+		}
 	} else if b.Unlanded() {
 		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+b.ID+" --dry-run --files"))
 	}
