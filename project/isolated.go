@@ -3,9 +3,11 @@ package project
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -154,4 +156,64 @@ func (p *Project) Patch(ctx context.Context, c Change, how string) (string, erro
 		return "", nil
 	}
 	return p.work().Patch(ctx, c.From, c.To, how, slices.Clone(c.Files))
+}
+
+// PatchOf returns as one patch, without secrets, what a sub-task changed or, with an empty id, what all of them did. It may be
+// called while others work on the user's files.
+func (p *Project) PatchOf(ctx context.Context, r *Reading, subTask string) (string, error) {
+	all := []Change{wholeOf(&r.Snapshot)}
+	if subTask != "" {
+		var err error
+		if all, err = Changes(&r.Snapshot, r.Events, subTask); err != nil {
+			return "", err
+		}
+	}
+	work, err := workspace.Open(ctx, p.dir, p.blockersFiles()...) // not that of p, which a landing may use now
+	if err != nil {
+		return "", err
+	}
+	var patch strings.Builder
+	for _, c := range all {
+		if c.From == "" || c.To == "" {
+			return "", errors.New("no snapshot was taken")
+		}
+		if c.From == c.To || c.Files != nil && len(c.Files) == 0 {
+			continue
+		}
+		of, err := work.Patch(ctx, c.From, c.To, "-p", slices.Clone(c.Files))
+		if err != nil {
+			return "", err
+		}
+		patch.WriteString(of)
+	}
+	return p.secrets.Text(patch.String()), nil
+}
+
+// wholeOf returns the change of all sub-tasks together: to the tip, or in place from before the first attempt to the newest
+// end of a turn. In place it has only files of sub-tasks: the user may have worked on others.
+func wholeOf(b *boulder.Snapshot) (c Change) {
+	if b.Boulder.Isolated() {
+		return Change{From: b.Boulder.Trunk.Base, To: b.Boulder.Trunk.Tip, OnTip: true}
+	}
+	byID := map[string]*boulder.SubTask{}
+	for _, t := range b.SubTasks {
+		byID[t.ID] = t
+		c.Files = append(c.Files, t.Files...)
+		for _, f := range t.Changes {
+			c.Files = append(c.Files, f.Path)
+		}
+	}
+	slices.Sort(c.Files)
+	c.Files = append([]string{}, slices.Compact(c.Files)...)
+	var newest time.Time
+	for _, a := range b.Attempts {
+		t := byID[a.SubTaskID]
+		if c.From == "" {
+			c.From = t.Snapshot
+		}
+		if t.Tree != "" && !a.UpdatedAt.Before(newest) {
+			c.To, newest = t.Tree, a.UpdatedAt
+		}
+	}
+	return c
 }

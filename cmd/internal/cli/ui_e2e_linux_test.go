@@ -103,8 +103,11 @@ func TestLandOnThePage(t *testing.T) {
 	if shown := ui.page("/b/" + id); strings.Contains(shown, "Land the results") {
 		t.Error("what has landed can be landed again")
 	}
+	if shown := ui.page("/b/" + id + "/changes"); !strings.Contains(shown, "1 file, ") || !strings.Contains(shown, "<td>new</td>") {
+		t.Errorf("the page lacks what changed:\n%s", shown)
+	}
 	said := ui.page("/b/" + id + "/t/one")
-	for _, want := range []string{"gate passed: ", "&#43;new", "$ echo new &gt; new.txt", " tokens"} { // why, changes, transcript, cost
+	for _, want := range []string{"<code>test -s new.txt</code> passed", `<tr class="add"><td class="n"></td><td class="n">1</td><td>new</td>`, "$ echo new &gt; new.txt", "<dt>Tokens</dt>"} { // gates, changes, transcript, cost
 		if !strings.Contains(said, want) {
 			t.Errorf("the sub-task's page lacks %q:\n%s", want, said)
 		}
@@ -239,7 +242,7 @@ func TestApproveReplanOnThePage(t *testing.T) {
 	}
 	ui.send("/b/"+id+"/redo", url.Values{"task": {"easy"}, "text": {"Do it with care"}})
 	w.run(exitOK, "wait", id)
-	if shown := ui.page("/b/" + id + "/t/easy"); !strings.Contains(shown, "attempt 2") || !strings.Contains(shown, "Do it with care") {
+	if shown := ui.page("/b/" + id + "/t/easy"); !strings.Contains(shown, "Attempt 2") || !strings.Contains(shown, "Do it with care") {
 		t.Errorf("it was not redone:\n%s", shown)
 	}
 	endUI()

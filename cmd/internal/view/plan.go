@@ -357,6 +357,25 @@ func GraphOf(d boulder.Snapshot, limits orchestrator.Limits, all bool) *Graph {
 	return r
 }
 
+// Spent adds to each node its turn and what it cost so far, for [Graph.SVG].
+func (r *Graph) Spent(d boulder.Snapshot) *Graph {
+	turns, used := map[string]int{}, map[string]boulder.Usage{}
+	for _, a := range d.Attempts {
+		turns[a.SubTaskID] = a.Turns
+		used[a.SubTaskID] = used[a.SubTaskID].Add(a.Running())
+	}
+	for _, t := range d.SubTasks {
+		used[t.ID] = used[t.ID].Add(t.Usage)
+	}
+	for i := range r.SubTasks {
+		n := &r.SubTasks[i]
+		u := used[n.ID]
+		n.Spent = text.JoinedBy(" · ", text.If(turns[n.ID] > 0, fmt.Sprintf("turn %d", turns[n.ID])),
+			text.If(u.Calls > 0, costText(u)))
+	}
+	return r
+}
+
 // Draw returns the graph as mermaid, dot, svg or text. Text has the width and the colours of the stream o.
 func (r *Graph) Draw(format string, o page.Out) string {
 	g := graph.New(r.Task, r.SubTasks, r.Edges)

@@ -28,6 +28,11 @@ const (
 // PrintReport writes a report. What the user has to do comes first.
 func PrintReport(o page.Out, r *report.Report) {
 	printHead(o, r)
+	PrintFindings(o, r)
+}
+
+// PrintFindings writes a report without its head, for a page that has one.
+func PrintFindings(o page.Out, r *report.Report) {
 	if len(r.Missing) > 0 {
 		o.Heading("Missing of the request")
 		for _, missing := range r.Missing {
@@ -63,17 +68,17 @@ func PrintReport(o page.Out, r *report.Report) {
 	})
 	printReported(o, r, "Questions and answers", rest, choicesShown)
 	printRequest(o, r)
-	const undone, open, done = "Not done, and why", "Not done yet", "Done, and how it was verified"
+	const undone, open, done, skipped = "Not done, and why", "Not done yet", "Done, and how it was verified", "Skipped"
 	parts := map[boulder.SubTaskStatus]string{
 		boulder.SubTaskPending: open, boulder.SubTaskInProgress: open,
-		boulder.SubTaskCompleted: done, boulder.SubTaskSkipped: done,
+		boulder.SubTaskCompleted: done, boulder.SubTaskSkipped: skipped,
 	}
-	for _, part := range []string{undone, open, done} {
+	for _, part := range []string{undone, open, skipped, done} {
 		heading := sync.OnceFunc(func() { o.Heading(part) })
 		for i := range r.SubTasks {
 			if s := &r.SubTasks[i]; cmp.Or(parts[s.Status], undone) == part {
 				heading()
-				printReportedSubTask(o, s, part != done, r.Claimed())
+				printReportedSubTask(o, s, part == undone || part == open, r.Claimed())
 			}
 		}
 	}
@@ -205,7 +210,7 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 	for _, g := range s.NoGates {
 		o.Item(2, o.Mark(page.Dropped), " no gate: ", o.Code(g.Command), " ", g.Why)
 	}
-	printGateHints(o, 2, s.GateHints)
+	PrintGateHints(o, 2, s.GateHints)
 	printJudged(o, 2, s.Criteria, s.Remaining, s.Status == boulder.SubTaskCompleted)
 	diff := boulder.Diff{Files: s.Changes, Unavailable: s.ChangesUnknown}
 	if len(s.Changes) > 0 || s.ChangesUnknown != "" || !slices.Contains([]string{"", report.ByOriginal, report.ByRecord}, s.VerifiedBy) {
@@ -227,8 +232,8 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 	}
 }
 
-// printGateHints lists the gates that the planning model proposed and the user did not approve.
-func printGateHints(o page.Out, depth int, hints []string) {
+// PrintGateHints lists the gates that the planning model proposed and the user did not approve.
+func PrintGateHints(o page.Out, depth int, hints []string) {
 	for _, g := range hints {
 		o.Item(depth, o.Mark(page.Dropped), " gate not run, since you did not approve it: ", o.Code(g))
 	}
@@ -266,7 +271,8 @@ func changes(o page.Out, files []boulder.FileChange) string {
 	return text.JoinedBy(", ", append(all, text.Prefixed("and ", text.Some(more, "more")))...)
 }
 
-func gateSign(g report.Gate) page.Sign {
+// GateSign returns the sign of the result of a gate.
+func GateSign(g report.Gate) page.Sign {
 	switch {
 	case g.Result == report.GatePassed && !g.GreenBefore:
 		return page.Good
@@ -279,7 +285,7 @@ func gateSign(g report.Gate) page.Sign {
 // printGate writes the result of a gate, and the end of the output of a gate that does not hold.
 func printGate(o page.Out, g report.Gate, depth int) {
 	took := text.Millis(g.DurationMS) + text.Prefixed(", taken over from ", o.Plain(g.From))
-	o.Item(depth, o.Mark(gateSign(g)), " gate ", g.Text(), ": ", o.Code(g.Command),
+	o.Item(depth, o.Mark(GateSign(g)), " gate ", g.Text(), ": ", o.Code(g.Command),
 		text.Prefixed(", ", o.Plain(text.Clip(g.Why, evidenceShown))), text.If(g.Result != report.GateNotRun, o.Dim(" ("+took+")")))
 	o.Output(depth+1, gateShown, g.Output)
 }

@@ -27,6 +27,19 @@ func TestRenderings(t *testing.T) {
 	}
 }
 
+// What is skipped is not under what is done.
+func TestSkippedIsNotDone(t *testing.T) {
+	t.Parallel()
+	in := sample.Night(sample.AsItIs)
+	in.SubTasks[len(in.SubTasks)-1].Status = boulder.SubTaskSkipped
+	var text bytes.Buffer
+	PrintReport(page.Out{Writer: &text, Columns: 73}, report.New(in))
+	skipped, done, _ := strings.Cut(text.String(), "Done, and how it was verified\n")
+	if _, skipped, _ = strings.Cut(skipped, "\nSkipped\n"); !strings.Contains(skipped, "Do last (last)") || strings.Contains(done, "Do last") {
+		t.Errorf("it is not under Skipped:\n%s", text.String())
+	}
+}
+
 func TestUsageText(t *testing.T) {
 	t.Parallel()
 	for want, u := range map[string]boulder.Usage{

@@ -136,7 +136,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 			o.Field(1, "gate", fmt.Sprintf("%s (taken over from %s, which was replaced)", gate, from))
 		}
 	}
-	printGateHints(o, 1, t.GateHints)
+	PrintGateHints(o, 1, t.GateHints)
 	for _, g := range t.Baseline {
 		if !g.Green() && !t.MayStayRed(g.Command) && boulder.GateOf(t.NoGates, g.Command) == nil { // as it has to be
 			continue
@@ -175,7 +175,7 @@ func (a *AttemptShow) print(o page.Out, dir string, claimed map[string]bool) {
 				how, said = o.Yellow("complete, and overruled"), "; the judge said: "
 			}
 			o.Item(3, "judged ", how, text.Prefixed(said, o.Plain(v.Summary)))
-			verdict(o, 4, v)
+			PrintVerdict(o, 4, v)
 		}
 		if c := t.Conflict; c != nil {
 			o.Item(3, o.Yellow("not integrated"), ": ", conflictText(*c))
@@ -185,21 +185,28 @@ func (a *AttemptShow) print(o page.Out, dir string, claimed map[string]bool) {
 
 // evidence prints a part of a turn's evidence. `--json` has all of it.
 func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed map[string]bool) {
-	const shown, wide = 5, 110 // calls, diagnostics; columns of a call
+	const shown, wide = 5, 110 // calls; columns of a call
 	if t := e.Ended.Truncated; !strings.Contains(endText(e.Ended), t) {
 		o.Field(depth, "truncated", t)
 	}
 	calls := e.ToolCalls[max(0, len(e.ToolCalls)-shown):]
 	last := text.If(len(calls) > 0 && len(calls) < e.ToolCount, fmt.Sprintf(", the last %d:", len(calls)))
 	o.Fields(depth, "said", text.Clip(e.Words(), 3*wide), "tools", text.Plural(e.ToolCount, "call")+last)
-	for _, c := range calls {
-		ended := text.If(c.Status != "completed", " (never ended)")
-		if c.Status == "error" {
-			ended = " error: " + text.Clip(c.Output, wide)
-		}
-		o.Item(depth+1, callMark(o.Paint, c.Tool, c.Status), " ",
-			text.Clip(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), wide), o.Dim(ended))
+	PrintCalls(o, depth+1, wide, calls)
+	PrintFound(o, depth, e, claimed)
+	for _, g := range e.Gates {
+		printGate(o, report.NewGate(g), depth)
 	}
+	at := e.Transcript
+	if _, err := os.Stat(filepath.Join(dir, at)); at != "" && errors.Is(err, fs.ErrNotExist) {
+		at = "on the machine that ran it"
+	}
+	o.Field(depth, "transcript", at)
+}
+
+// PrintFound prints what the manager itself found out after a turn, but for its gates.
+func PrintFound(o page.Out, depth int, e *boulder.Evidence, claimed map[string]bool) {
+	const shown = 5 // diagnostics
 	printChanges(o, depth, e.Diff, claimed)
 	o.Fields(depth, "cannot be stored", strings.Join(e.Diff.Unstored, "; "))
 	o.Fields(depth, "outside of its writes", strings.Join(e.Outside, ", "), "changed in the project itself", strings.Join(e.Escaped, ", "),
@@ -214,17 +221,22 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, dir string, claimed ma
 	}
 	o.Field(depth, "diagnostic", text.Prefixed("and ", text.Some(len(e.Diagnostics)-shown, "more")))
 	o.Fields(depth, "diagnostics", text.If(e.NoServer, "no language server ran"), "promise", text.If(e.Promised, "given"))
-	for _, g := range e.Gates {
-		printGate(o, report.NewGate(g), depth)
-	}
-	at := e.Transcript
-	if _, err := os.Stat(filepath.Join(dir, at)); at != "" && errors.Is(err, fs.ErrNotExist) {
-		at = "on the machine that ran it"
-	}
-	o.Field(depth, "transcript", at)
 }
 
-func verdict(o page.Out, depth int, v *boulder.Verdict) {
+// PrintCalls prints a line of at most wide columns for each tool call.
+func PrintCalls(o page.Out, depth, wide int, calls []boulder.ToolCall) {
+	for _, c := range calls {
+		ended := text.If(c.Status != "completed", " (never ended)")
+		if c.Status == "error" {
+			ended = " error: " + text.Clip(c.Output, wide)
+		}
+		o.Item(depth, callMark(o.Paint, c.Tool, c.Status), " ",
+			text.Clip(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), wide), o.Dim(ended))
+	}
+}
+
+// PrintVerdict prints why the judge ruled as it did.
+func PrintVerdict(o page.Out, depth int, v *boulder.Verdict) {
 	o.Field(depth, "note", text.If(v.JudgeUnavailable, "no usable answer came from the judge: the gates alone decided"))
 	for _, s := range v.Overruled {
 		o.Item(depth, o.Red("overruled:"), " ", o.Plain(s))

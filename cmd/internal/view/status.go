@@ -85,6 +85,11 @@ func NewStatus(r *project.Reading) *Status {
 	return s
 }
 
+// Shown returns the status as [ListItem.Shown] does.
+func (s *Status) Shown() string {
+	return shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied, s.now.Before(s.StartAt))
+}
+
 // widestLabel bounds the column of sub-task ids, which can have 64 characters.
 const widestLabel = 20
 
@@ -92,8 +97,7 @@ const widestLabel = 20
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
 	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
-	waits := s.now.Before(s.StartAt)
-	shown := Words(shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied, waits))
+	waits, shown := s.now.Before(s.StartAt), Words(s.Shown())
 	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), shown), done,
 		o.Dim(Usage(s.Usage)), o.Dim(started(s.Status, s.CreatedAt, s.StartAt, s.UpdatedAt, s.now))))
 	o.Say(text.Clip(s.Task, 2*o.Columns))

@@ -175,7 +175,7 @@ func (w *Why) Print(o page.Out) {
 			line = o.Yellow(line)
 		}
 		if s.Gate != nil {
-			line = o.Mark(gateSign(report.NewGate(*s.Gate))) + " " + line
+			line = o.Mark(GateSign(report.NewGate(*s.Gate))) + " " + line
 		}
 		o.Item(1, o.Dim(Clock(s.Time)), "  ", line)
 		switch {
@@ -186,7 +186,7 @@ func (w *Why) Print(o page.Out) {
 		case s.Gate != nil:
 			o.Output(3, 10, report.NewGate(*s.Gate).Output)
 		case s.Verdict != nil:
-			verdict(o, 3, s.Verdict)
+			PrintVerdict(o, 3, s.Verdict)
 		}
 	}
 	if w.Now != "" {

@@ -44,6 +44,8 @@ func (s *Site) answer(r *http.Request) (said string, err error) {
 		how.Answer = text.JoinedBy(": ", "Denied", how.Answer)
 	case strings.HasPrefix(do, "option "):
 		how.Answer = strings.TrimPrefix(do, "option ")
+	default: // one of the options, the user's own words, or both
+		how.Answer = text.JoinedBy("\n", r.PostFormValue("option"), how.Answer)
 	}
 	if how.Status == boulder.BlockerAnswered && how.Answer == "" && !how.Allowed {
 		return "", errors.New("nothing was sent: write an answer, or continue without one")

@@ -2,12 +2,10 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/blockers"
@@ -19,210 +17,171 @@ import (
 	"github.com/bouldermgr/manager/project/report"
 )
 
-func (s *Site) boulder(r *http.Request) (*Page, error) {
-	read, err := s.read(r.Context(), r.PathValue("id"), !streams(r) && r.FormValue("all") == "")
-	if read == nil {
-		return nil, err
-	}
-	b := read.Boulder
-	p := s.page(text.Clip(b.Task, 80), "")
-	p.Event = b.Seq
-	s.addBoulder(r.Context(), p, read, func(id string) string { return taskPath(b.ID, id) })
-	return s.unread(p, err), nil
+// tab is a page about a boulder. All of them have its head.
+type tab struct {
+	Name, Path string
+	Count      int // of what is there; 0: not shown
 }
 
-// addBoulder adds the sections that the page of a boulder and its frozen file share.
-func (s *Site) addBoulder(ctx context.Context, p *Page, r *reading, link func(id string) string) {
-	b, raised := r.Boulder, r.Raised()
-	data := map[string]any{
-		"B": b, "S": view.NewStatus(r.Reading), "Answer": b.Written(), "Held": r.Holder != nil, "Meters": metersOf(r), "Land": b.Unlanded(),
-		"Asks": b.Asks(), "Redo": b.Tally.Completed > 0 && !b.Closed(),
+const overview = "Overview"
+
+func tabsOf(b *boulder.Boulder, files int) []tab {
+	at := boulderPath(b.ID)
+	return []tab{
+		{overview, at, 0}, {"Changes", at + "/changes", files}, {"Time and cost", at + "/time", 0}, {"Log", at + "/log", 0},
+		{"Report", at + "/report", 0},
 	}
-	if !p.Frozen {
-		p.add("head", "", s.html("head", data))
-		s.addApproval(ctx, p, &r.Snapshot, boulderPath(b.ID))
-		s.asks(p, raised, r.Now, func(b *report.Blocker) bool { return b.Awaited })
+}
+
+// tab serves the page of a boulder with this name. add adds what is below the head. With quick, only the newest events of a
+// long log may be there at first.
+func (s *Site) tab(name string, quick bool, add func(p *Page, read *reading, r *http.Request)) func(*http.Request) (*Page, error) {
+	return func(r *http.Request) (*Page, error) {
+		read, err := s.read(r.Context(), r.PathValue("id"), quick && !streams(r) && r.FormValue("all") == "")
+		if read == nil {
+			return nil, err
+		}
+		b := read.Boulder
+		p := s.page(text.JoinedBy(": ", text.If(name != overview, name), text.Clip(b.Task, 80)), "")
+		p.Event = b.Seq
+		s.addHead(p, read, name != overview)
+		files := map[string]bool{}
+		for _, t := range read.SubTasks {
+			for _, f := range t.Files {
+				files[f] = true
+			}
+		}
+		p.add("tabs", "", s.html("tabs", map[string]any{"All": tabsOf(&b, len(files)), "Here": name}))
+		add(p, read, r)
+		return s.unread(p, err), nil
 	}
-	drawn := view.GraphOf(r.Snapshot, r.Limits, false).SVG(link)
-	waits := len(r.SubTasks) == 0 && r.Revision != nil
-	if waits {
+}
+
+// addHead adds what the boulder is and how it stands. waits includes what waits for the user: the overview shows that itself.
+func (s *Site) addHead(p *Page, r *reading, waits bool) {
+	b, status := &r.Boulder, view.NewStatus(r.Reading)
+	p.add("head", "", s.html("head", map[string]any{
+		"B": b, "S": status, "Shown": status.Shown(), "Held": r.Holder != nil, "Cells": cellsOf(r), "Frozen": p.Frozen,
+		"Redo": b.Tally.Completed > 0 && !b.Closed(), "Waiting": text.If(waits, status.Waiting.Text()),
+	}))
+}
+
+// links returns the address of a sub-task.
+type links func(id string) string
+
+func (s *Site) overview(p *Page, read *reading, r *http.Request) {
+	b, raised, back := &read.Boulder, read.Raised(), boulderPath(read.Boulder.ID)
+	link := links(func(id string) string { return taskPath(b.ID, id) })
+	waits := view.WaitingOf(raised)
+	if said := text.JoinedBy(" · ", text.If(b.Asks(), "a plan waits for your approval"), waits.Awaited()); said != "" {
+		p.add("needs", "Needs you", s.html("needs", map[string]any{"Waiting": said}))
+	}
+	s.addApproval(r.Context(), p, &read.Snapshot, back)
+	s.asks(p, raised, read.Now, back, func(b *report.Blocker) bool { return b.Awaited })
+	s.addOutcome(p, read)
+	s.addGraph(p, read, link)
+	if len(read.SubTasks) > 0 || read.Revision == nil { // else the approval shows them
+		p.add("tasks", "Sub-tasks", s.html("tasks", map[string]any{"S": view.NewStatus(read.Reading), "Link": link}))
+		if read.Revision != nil && len(read.Revision.Plan.Facts.Questions) > 0 {
+			p.add("asked", "Asked before the split", printed(func(o page.Out) { view.Questions(o, &read.Revision.Plan) }))
+		}
+	}
+	if waits.Choices() != "" {
+		p.add("choices", "Chosen without you", "<p>You can still decide otherwise.</p>")
+	}
+	s.asks(p, raised, read.Now, back, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
+	p.add("feed", "Lately", s.html("lately", map[string]any{"Feed": newest(read.Events, latelyShown), "Log": back + "/log"}))
+}
+
+// addOutcome adds what a boulder that is over has brought: the answer, and what is missing.
+func (s *Site) addOutcome(p *Page, r *reading) {
+	if answer := r.Boulder.Written(); answer != "" {
+		p.add("answer", "Answer", s.html("answer", answer))
+	}
+	if check := r.Boulder.Checked(); check != nil && len(check.Missing) > 0 {
+		p.add("missing", "Missing of the request", s.html("missing", check.Missing))
+	}
+}
+
+func (s *Site) addGraph(p *Page, r *reading, link links) {
+	drawn := ""
+	if waits := len(r.SubTasks) == 0 && r.Revision != nil; waits {
 		drawn = view.GraphOfPlan(&r.Revision.Plan, "").SVG(func(string) string { return "" })
+	} else if len(r.SubTasks) > 0 {
+		drawn = view.GraphOf(r.Snapshot, r.Limits, false).Spent(r.Snapshot).SVG(link)
 	}
-	p.add("graph", "What comes after what", s.html("graph", template.HTML(drawn)))
-	if r.Revision != nil && len(r.Revision.Plan.Facts.Questions) > 0 && !waits { // else the approval shows them
-		p.add("asked", "Asked before the split", printed(func(o page.Out) { view.Questions(o, &r.Revision.Plan) }))
+	if drawn != "" {
+		p.add("graph", "What comes after what", s.html("graph", template.HTML(drawn)))
 	}
-	if !p.Frozen && !waits {
-		p.add("tasks", "Sub-tasks", s.html("tasks", data))
-	}
+}
+
+func (s *Site) whatChanged(p *Page, read *reading, r *http.Request) {
+	p.add("changes", "What changed", s.html("changes", s.patchOf(r.Context(), read, "")))
+}
+
+func (s *Site) time(p *Page, read *reading, _ *http.Request) {
+	s.addTime(p, read, func(id string) string { return taskPath(read.Boulder.ID, id) })
+}
+
+func (s *Site) addTime(p *Page, r *reading, link links) {
 	if r.cut { // the stream sends the chart later
 		p.add("time", "What the time went into", `<p><a href="?all=1">Draw it</a></p>`)
 	} else {
 		p.add("time", "What the time went into", s.html("chart", chart(r, link)))
 	}
-	p.add("spending", "Spending", s.html("spending", map[string]any{"R": view.NewReceipt(r.Reading), "Meters": metersOf(r)}))
-	if !p.Frozen {
-		s.asks(p, raised, r.Now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
-		p.add("feed", "Newest events", s.html("feed", feed(r)))
+	p.add("spending", "Spending", s.html("spending", view.NewReceipt(r.Reading)))
+}
+
+func (s *Site) report(p *Page, read *reading, _ *http.Request) {
+	p.add("report", "", printed(func(o page.Out) { view.PrintFindings(o, s.project.Report(read.Reading)) })+
+		s.html("download", boulderPath(read.Boulder.ID)+"/report.html"))
+}
+
+// cell is a fact that the head of a page shows large.
+type cell struct {
+	Name, Value, Of string
+	Bar             template.HTML
+	Limited         bool // Share is the part of the budget that is used
+	Share           float64
+}
+
+// limited adds to a cell how much of the budget it has used.
+func limited[N int | int64 | float64 | time.Duration | boulder.Duration](c cell, used, limit N, show func(N) string) cell {
+	if limit > 0 {
+		c.Of, c.Limited, c.Share = "of "+show(limit), true, float64(used)/float64(limit)
 	}
+	return c
 }
 
-type meter struct {
-	Name, Used, Limit string
-	Share             float64
-}
+func dollars(n float64) string { return fmt.Sprintf("$%.2f", n) }
 
-func metersOf(r *reading) (all []meter) {
-	b := r.Boulder
-	if b.Budget == nil {
-		return nil
+func cost(u boulder.Usage) string { return text.Money(u.Cost) + text.If(u.Unpriced > 0, "+?") }
+
+func cellsOf(r *reading) []cell {
+	b, used, limit, worked := &r.Boulder, view.NewReceipt(r.Reading).Usage, budgetOf(r.Boulder.Budget), r.Worked()
+	t, number := b.Tally, func(n int) string { return fmt.Sprint(n) }
+	said := text.JoinedBy(", ", "done", text.Some(t.InProgress, "in progress"), text.Some(t.Failed, "failed"),
+		text.Some(t.Blocked, "blocked"), text.Some(t.Skipped, "skipped"), text.Some(t.Cancelled, "cancelled"))
+	begun := b.CreatedAt.Local()
+	all := []cell{
+		{Name: "Sub-tasks", Value: fmt.Sprintf("%d of %d", t.Completed, t.Planned), Of: said, Bar: tallied(t)},
+		limited(cell{Name: "Cost", Value: cost(used)}, used.Cost, limit.Cost, dollars),
+		limited(cell{Name: "Tokens", Value: text.Count(used.Tokens())}, used.Tokens(), limit.Tokens, text.Count),
+		limited(cell{Name: "Worked", Value: text.Elapsed(worked)}, worked, time.Duration(limit.Time), text.Elapsed),
+		limited(cell{Name: "Attempts", Value: number(b.Attempts)}, b.Attempts, limit.Attempts, number),
+		{Name: "Started", Value: begun.Format("Jan 2 15:04"), Of: begun.Format("MST")},
 	}
-	used := view.NewReceipt(r.Reading).Usage
-	add := func(name string, used, limit float64, show func(float64) string) {
-		if limit > 0 {
-			all = append(all, meter{name, show(used), show(limit), used / limit})
-		}
-	}
-	number := func(n float64) string { return text.Count(int64(n)) }
-	add("tokens", float64(used.Tokens()), float64(b.Budget.Tokens), number)
-	add("cost", used.Cost, b.Budget.Cost, func(n float64) string { return fmt.Sprintf("$%.2f", n) })
-	add("time", float64(r.Worked()), float64(b.Budget.Time), func(n float64) string { return text.Elapsed(time.Duration(n)) })
-	add("attempts", float64(b.Attempts), float64(b.Budget.Attempts), number)
-	add("calls", float64(used.Calls), float64(b.Budget.Calls), number)
-	return all
-}
-
-const fed = 60
-
-func feed(r *reading) (all []view.Entry) {
-	for _, e := range slices.Backward(r.Events) {
-		if told := view.Describe(e); told.Line != "" {
-			all = append(all, told)
-		}
-		if len(all) == fed {
-			break
-		}
-	}
-	return all
-}
-
-func (s *Site) report(r *http.Request) (*Page, error) {
-	read, err := s.read(r.Context(), r.PathValue("id"), false)
-	if read == nil {
-		return nil, err
-	}
-	b := read.Boulder
-	p := s.page("Report: "+text.Clip(b.Task, 70), "")
-	p.Event = b.Seq
-	p.add("crumbs", "", s.html("crumbs", b))
-	p.add("report", "", printed(func(o page.Out) { view.PrintReport(o, s.project.Report(read.Reading)) }))
-	return s.unread(p, err), nil
-}
-
-func (s *Site) task(r *http.Request) (*Page, error) {
-	read, err := s.read(r.Context(), r.PathValue("id"), false)
-	if read == nil {
-		return nil, err
-	}
-	b, id := read.Boulder, r.PathValue("task")
-	at := slices.IndexFunc(read.SubTasks, func(t *boulder.SubTask) bool { return t.ID == id })
-	if at < 0 {
-		return nil, fmt.Errorf("%w: boulder %s has no sub-task %q", boulder.ErrNotFound, b.ID, id)
-	}
-	t := read.SubTasks[at]
-	p := s.page(text.Clip(t.Subject, 80), "")
-	p.Event = b.Seq
-	turns := boulder.Turns(read.Events, id)
-	p.add("crumbs", "", s.html("crumbs", b))
-	p.add("orders", "", s.html("orders", map[string]any{
-		"B": b, "T": t, "Open": !b.Status.Terminal() && !t.Status.Terminal(), "Retry": !b.Status.Terminal() &&
-			!slices.Contains([]boulder.SubTaskStatus{boulder.SubTaskCompleted, boulder.SubTaskSkipped, boulder.SubTaskSuperseded}, t.Status),
-		"Done": t.Status == boulder.SubTaskCompleted, "Redo": !b.Closed() &&
-			(t.Status == boulder.SubTaskCompleted || b.Status.Terminal() && t.Status != boulder.SubTaskSuperseded),
-	}))
-	s.asks(p, read.Raised(), read.Now, func(b *report.Blocker) bool { return b.SubTaskID == id && b.Awaited })
-	s.addWhy(p, read, t)
-	p.add("diffs", "Changes", s.html("diffs", diffsOf(b, id, turns)))
-	p.add("briefs", "Prompts", s.html("prompts", turns))
-	said, saidErr := transcripts(b.Project, turns)
-	p.add("said", "Transcripts", s.html("transcripts", said))
-	return s.unread(p, errors.Join(err, saidErr)), nil
-}
-
-func (s *Site) addWhy(p *Page, r *reading, t *boulder.SubTask) {
-	title := fmt.Sprintf("%d. %s", t.Position, text.OneLine(t.Subject))
-	p.add("t-"+t.ID, text.If(p.Frozen, title), printed(view.NewWhy(r.Reading, t).Print))
-}
-
-// diff is what changed during an attempt, according to its newest turn.
-type diff struct {
-	Attempt int
-	Lines   []diffLine
-	Cut     string // the command that shows the whole diff; empty if it is not cut
-	None    string // why there is no diff
-	Files   int    // number of changed files
-	Others  string // changed files that are not its own
-}
-
-type diffLine struct{ Class, Text string }
-
-func diffsOf(b boulder.Boulder, id string, turns []boulder.Turn) (all []diff) {
-	for _, t := range turns {
-		if t.Evidence == nil {
-			continue
-		}
-		d := diff{Attempt: t.Attempt, None: t.Evidence.Diff.Unavailable, Files: len(t.Evidence.Diff.Files)}
-		for _, f := range t.Evidence.Diff.Files {
-			d.Others = text.JoinedBy(", ", d.Others, text.If(!f.Own, text.OneLine(f.Path)))
-		}
-		for line := range strings.Lines(text.Safe(t.Evidence.Diff.Patch)) {
-			line = strings.TrimSuffix(line, "\n")
-			class := ""
-			switch {
-			case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
-				class = "file"
-			case strings.HasPrefix(line, "+"):
-				class = "add"
-			case strings.HasPrefix(line, "-"):
-				class = "del"
-			case strings.HasPrefix(line, "@@"):
-				class = "dim"
-			}
-			d.Lines = append(d.Lines, diffLine{class, line})
-		}
-		d.Cut = text.If(strings.Contains(t.Evidence.Diff.Patch, "[cut:"), fmt.Sprintf("manager diff -b %s %s", b.ID, id))
-		if n := len(all); n > 0 && all[n-1].Attempt == d.Attempt {
-			all = all[:n-1]
-		}
-		all = append(all, d)
+	if limit.Calls > 0 {
+		all = append(all, limited(cell{Name: "Calls", Value: text.Count(used.Calls)}, used.Calls, limit.Calls, text.Count))
 	}
 	return all
 }
 
-type said struct {
-	Attempt int
-	Lines   []saidLine
-}
-
-// saidLine is a styled line of a transcript. Prompts, reasoning and tool outputs are folded.
-type saidLine struct {
-	Time       time.Time
-	Head, Body string
-	Fold       bool
-}
-
-func transcripts(dir string, turns []boulder.Turn) (all []said, err error) {
-	read, err := view.ReadTranscripts(dir, turns)
-	for _, of := range read {
-		told, one := view.NewTranscript(page.HTML(nil), true, of, turns), said{Attempt: of.Attempt}
-		for _, line := range of.Lines {
-			head, body, _ := strings.Cut(told.Tell(line), "\n")
-			fold := body != "" && (line.Type == "tool" || line.Type == "reasoning" || line.Type == "prompt")
-			one.Lines = append(one.Lines, saidLine{line.Time, head, body, fold})
-		}
-		all = append(all, one)
+func budgetOf(b *boulder.Budget) boulder.Budget {
+	if b == nil {
+		return boulder.Budget{}
 	}
-	return all, err
+	return *b
 }
 
 // Freeze returns a boulder's pages as one file, without scripts or external resources. With an error it is incomplete.
@@ -230,10 +189,19 @@ func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snap
 	r, err := s.readRest(ctx, there, d, false)
 	p := s.page(text.Clip(d.Boulder.Task, 80), "")
 	p.Frozen, p.Style = true, template.CSS(s.style)
-	p.add("report", "", printed(func(o page.Out) { view.PrintReport(o, s.project.Report(r.Reading)) }))
-	s.addBoulder(ctx, p, r, func(id string) string { return "#t-" + id })
+	link := links(func(id string) string { return "#t-" + id })
+	s.addHead(p, r, true)
+	p.add("report", "", printed(func(o page.Out) { view.PrintFindings(o, s.project.Report(r.Reading)) }))
+	s.addGraph(p, r, link)
+	if len(r.SubTasks) > 0 {
+		p.add("tasks", "Sub-tasks", s.html("tasks", map[string]any{"S": view.NewStatus(r.Reading), "Link": link}))
+	}
+	turns := boulder.Turns(r.Events, "")
+	p.add("changes", "What changed", s.html("changes", s.patchOf(ctx, r, "")))
+	s.addTime(p, r, link)
 	for _, t := range r.SubTasks {
-		s.addWhy(p, r, t)
+		of := slices.DeleteFunc(slices.Clone(turns), func(turn boulder.Turn) bool { return turn.SubTaskID != t.ID })
+		p.add("t-"+t.ID, fmt.Sprintf("%d. %s", t.Position, text.OneLine(t.Subject)), s.told(r, t, of, true)+s.talk(r, t, of))
 	}
 	return string(s.html("page", s.unread(p, err))), err
 }

@@ -155,14 +155,15 @@ func (p *tab) eval(expression string) string {
 
 func (p *tab) until(expression string) {
 	p.t.Helper()
-	for ctx, tick := p.t.Context(), time.NewTicker(50*time.Millisecond); ; {
+	late := time.After(20 * time.Second)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		if p.eval("!!("+expression+")") == "true" {
 			return
 		}
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
-			p.t.Fatal(expression)
+		case <-late:
+			p.t.Fatalf("not within 20 seconds: %s", expression)
 		}
 	}
 }
@@ -287,6 +288,6 @@ func live(t *testing.T, p *tab, root, dir string, at *sample.Boulder) {
 	}
 	// An order from the page comes back as an event.
 	p.eval(`document.querySelector("#note").value = "said on the page"; document.querySelector("#note").form.querySelector("button").click()`)
-	p.until(fmt.Sprintf(`document.querySelector(".said")?.textContent.includes(%q)`, "Noted for all sub-tasks"))
+	p.until(fmt.Sprintf(`document.querySelector(".told")?.textContent.includes(%q)`, "Noted for all sub-tasks"))
 	p.until(`document.querySelector("#feed").textContent.includes("said on the page")`)
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -21,7 +20,6 @@ import (
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/project/report"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -64,8 +62,30 @@ func templates() *template.Template {
 		"clip": func(n int, s string) string { return text.Clip(s, n) }, "sign": view.Sign, "safe": text.Safe,
 		"words": func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
 		"task":  taskPath, "boulder": boulderPath, "markup": func(s string) template.HTML { return template.HTML(page.Markup(s)) },
-		"ago": func(now, at time.Time) string { return text.Elapsed(now.Sub(at)) + " ago" },
-	}).ParseFS(assets, "assets/pages.html"))
+		"ago": ago, "bar": tallied,
+	}).ParseFS(assets, "assets/*.html"))
+}
+
+func ago(now, at time.Time) string { return text.Elapsed(now.Sub(at)) + " ago" }
+
+// tallied draws how many sub-tasks are in which state. It is a picture, since the policy of the pages forbids style attributes.
+func tallied(t boulder.Tally) template.HTML {
+	var s strings.Builder
+	at := 0
+	for _, part := range []struct {
+		status boulder.SubTaskStatus
+		count  int
+	}{
+		{boulder.SubTaskCompleted, t.Completed}, {boulder.SubTaskInProgress, t.InProgress}, {boulder.SubTaskFailed, t.Failed},
+		{boulder.SubTaskBlocked, t.Blocked},
+	} {
+		if part.count > 0 {
+			fmt.Fprintf(&s, `<rect class="%s" x="%d" width="%d" height="1"/>`, part.status, at, part.count)
+			at += part.count
+		}
+	}
+	return template.HTML(fmt.Sprintf(`<svg class="bar" viewBox="0 0 %d 1" preserveAspectRatio="none" aria-hidden="true">%s</svg>`,
+		max(1, t.Planned), s.String()))
 }
 
 func boulderPath(id string) string { return "/b/" + url.PathEscape(id) }
@@ -118,14 +138,14 @@ func (s *Site) readRest(ctx context.Context, there *project.Access, d boulder.Sn
 	if cut {
 		events, err = there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-longLog/4, 0)
 	} else {
-		events, err = s.events(ctx, there, d.Boulder)
+		events, err = s.logOf(ctx, there, d.Boulder)
 	}
 	r := &reading{s.project.Reading(ctx, there, d, events), cut}
 	return r, err
 }
 
-// events returns the log of a boulder. A log only grows, so cached events are not read again.
-func (s *Site) events(ctx context.Context, there *project.Access, b boulder.Boulder) ([]boulder.Event, error) {
+// logOf returns the log of a boulder. A log only grows, so cached events are not read again.
+func (s *Site) logOf(ctx context.Context, there *project.Access, b boulder.Boulder) ([]boulder.Event, error) {
 	s.mu.Lock()
 	had := s.logs[b.ID]
 	s.mu.Unlock()
@@ -150,112 +170,12 @@ const longLog = 2_000
 // logsKept is how many logs are cached.
 const logsKept = 8
 
-type ask struct {
-	*report.Blocker
-	Card   template.HTML
-	Settle bool // the user can answer it
-}
-
-func (s *Site) asks(p *Page, all []report.Blocker, now time.Time, open func(b *report.Blocker) bool) {
-	for i := range all {
-		if b := &all[i]; open(b) {
-			card := printed(func(o page.Out) { view.PrintBlocker(o, b, 0, true, now) })
-			p.add("ask-"+b.Ref(), "", s.html("ask", ask{b, card, !p.Frozen && !b.Status.Settled() && b.Over == ""}))
-		}
-	}
-}
-
-func (s *Site) needs(r *http.Request) (*Page, error) {
-	p, ctx, now := s.page("Needs you", "/"), r.Context(), time.Now()
-	placed, err := s.project.ListBlockers(ctx, blockers.Filter{Status: boulder.BlockerPending})
-	there, listErr := s.project.Read(ctx)
-	if listErr != nil {
-		return nil, listErr
-	}
-	items, listErr := there.Listing(ctx)
-	var stand, atWork []view.ListItem
-	var asking []boulder.Snapshot
-	for i := range items {
-		switch item := view.NewListItem(&items[i], there.Holder, time.Now()); {
-		case !item.ArchivedAt.IsZero() || item.Status.Terminal():
-		case item.Asks && len(asking) < listed:
-			d, getErr := there.Get(ctx, item.BoulderID)
-			asking, err = append(asking, d), errors.Join(err, getErr)
-		case item.Running && item.Status != boulder.Paused:
-			atWork = append(atWork, item)
-		default:
-			stand = append(stand, item)
-		}
-	}
-	there.Close()
-	err = errors.Join(err, listErr)
-	more := max(0, len(stand)-listed)
-	stand = stand[:min(len(stand), listed)] // the newest
-	waits := view.WaitingOf(placed)
-	data := map[string]any{
-		"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(stand)+len(asking) == 0, "Empty": len(items) == 0,
-	}
-	p.add("needs", "", s.html("needs", data))
-	for i := range asking {
-		s.addApproval(ctx, p, &asking[i], "/")
-	}
-	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Awaited })
-	p.add("stand", "Stands still", s.html("items", map[string]any{"Items": stand, "More": more, "Now": now, "Stand": true, "Held": there.Holder != nil}))
-	if waits.Choices() != "" {
-		p.add("choices", "Chosen without you", "<p>You can still decide otherwise.</p>")
-	}
-	s.asks(p, placed, now, func(b *report.Blocker) bool { return b.Standing == blockers.Choice })
-	p.add("at-work", "At work", s.html("items", map[string]any{"Items": atWork, "Now": now}))
-	watched, watchErr := s.project.Watched(ctx)
-	p.add("watched", "Your own sessions", printed(func(o page.Out) { view.PrintWatched(o, view.Watched(watched)) }))
-	return s.unread(p, errors.Join(err, watchErr)), nil
-}
-
 // unread adds a section about what could not be read.
 func (s *Site) unread(p *Page, err error) *Page {
 	if err != nil {
 		p.add("unread", "Could not be read", s.html("text", err.Error()))
 	}
 	return p
-}
-
-const listed = 100
-
-func (s *Site) list(r *http.Request) (*Page, error) {
-	p, ctx, now := s.page("Boulders", "/boulders"), r.Context(), time.Now()
-	there, err := s.project.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	items, err := there.Listing(ctx)
-	there.Close()
-	q, status, archived, from := r.FormValue("q"), r.FormValue("status"), r.FormValue("archived") != "", r.FormValue("from")
-	var shown []view.ListItem
-	more := ""
-	for i := range items {
-		item := view.NewListItem(&items[i], there.Holder, time.Now())
-		switch {
-		case item.ArchivedAt.IsZero() == archived, from != "" && item.BoulderID > from:
-		case status != "" && item.Shown() != status:
-		case !strings.Contains(strings.ToLower(item.Task+" "+item.BoulderID), strings.ToLower(q)):
-		case len(shown) == listed:
-			more = cmp.Or(more, item.BoulderID)
-		default:
-			shown = append(shown, item)
-		}
-	}
-	next := url.Values{"q": {q}, "status": {status}, "from": {more}}
-	if archived {
-		next.Set("archived", "1")
-	}
-	p.add("filter", "", s.html("filter", map[string]any{
-		"Q": q, "Status": status, "Archived": archived, "Statuses": view.ListStatuses,
-	}))
-	p.add("items", "", s.html("items", map[string]any{"Items": shown, "Now": now, "All": true}))
-	if more != "" {
-		p.add("more", "", s.html("more", next.Encode()))
-	}
-	return s.unread(p, err), nil
 }
 
 func statusOf(err error) int {

@@ -30,14 +30,21 @@ func TestPages(t *testing.T) {
 	blocked(t, dir)
 	b := enter(t, site(t, dir, ""))
 	says(t, b.get("/"), "1 hard blocker waits for an answer", "1 choice and 1 refused permission can still be changed", `action="/blockers/B1@`+sample.ID, `value="allow"`, "Chosen without you",
-		"manager resume 01k3middle", "NOT Nothing waits for you")
+		"manager resume 01k3middle", "NOT Nothing waits for you",
+		"Nothing is running", "Nothing has ended yet")
 	says(t, b.get("/boulders"), "01k3middle", sample.ID, "NOT No boulder is like that")
 	says(t, b.get("/boulders?q=nothing"), "No boulder is like that")
 	says(t, b.get("/boulders?status=completed"), "NOT 01k3middle")
-	says(t, b.get("/b/01k3middle"), `<svg xmlns="http://www.w3.org/2000/svg" class="graph"`, `<a href="/b/01k3middle/t/toggle">`,
-		"gate failed with exit code 1: go test ./settings (2s)", `<rect class="wait"`, "1 of 6 sub-tasks", "attempt 2, failed",
-		"manager resume 01k3middle", "test/small cannot be used: ", "NOT value=\"pause\"") // no process runs it
-	says(t, b.get("/b/01k3middle/t/toggle"), "gate failed with exit code 1", "--- FAIL: TestToggle", "the brief", "NOT value=\"retry\"")
+	says(t, b.get("/b/01k3middle"), `<svg xmlns="http://www.w3.org/2000/svg" class="graph"`, `<a href="/b/01k3middle/t/toggle">`, ">turn 2 · $0.080<",
+		"<b>1 of 6</b>", "done, 1 in progress, 1 failed", "manager resume 01k3middle", "test/small cannot be used: ", "NOT value=\"pause\"") // no process runs it
+	says(t, b.get("/b/01k3middle/time"), "gate failed with exit code 1: go test ./settings (2s)", `<rect class="wait"`, "attempt 2, failed", "Spending")
+	says(t, b.get("/b/01k3middle/changes"), "1 file, ", "<b>a.go</b>", "The lines were not kept.")
+	says(t, b.get("/b/01k3middle/log"), "1. Add the settings toggle", "gate failed with exit code 1", "connection refused")
+	says(t, b.get("/b/01k3middle/log?task=icons&q=connection"), "3. Draw the icons", "connection refused", "NOT there are no icons", "NOT The boulder<")
+	says(t, b.get("/b/01k3middle/log?task=toggle&decisions=1"), "continues with turn 2", "NOT the brief is sent")
+	says(t, b.get("/b/01k3middle/log?q=nowhere"), "No event is like that")
+	says(t, b.get("/b/01k3middle/t/toggle"), "Keep its state.", "It is restored", "failed with exit code 1", "--- FAIL: TestToggle", "the brief", "3 tool calls",
+		"judged complete, and overruled", "NOT value=\"retry\"")
 	says(t, b.get("/b/01k3middle/t/icons"), `value="retry"`, "NOT value=\"skip\"")
 	says(t, b.get("/b/01k3middle/report"), "<h2>Not done, and why</h2>")
 	for path, want := range map[string]int{
@@ -67,7 +74,7 @@ func TestActs(t *testing.T) {
 			t.Fatalf("POST %s: %d\n%s", path, w.Code, w.Body)
 		}
 		says(t, b.get(w.Header().Get("Location")), want...)
-		says(t, b.get("/"), `NOT class="said"`)
+		says(t, b.get("/"), `NOT role="status">`)
 	}
 	order := "/b/" + sample.ID + "/order"
 	post("/blockers/B1", url.Values{"do": {"answer"}}, "nothing was sent")
@@ -118,7 +125,7 @@ func TestStream(t *testing.T) {
 	}
 	next := stream("")
 	first := next()
-	says(t, first, "id: "+seq(at.State), `\"feed\"`, `"order":["head","graph"`)
+	says(t, first, "id: "+seq(at.State), `\"feed\"`, `"order":["head","tabs","graph"`)
 	at.Apply(boulder.Noted{Text: "written meanwhile"})
 	storeIn(t, dir, at)
 	second := next()
@@ -139,7 +146,7 @@ func TestFrozen(t *testing.T) {
 	for _, id := range []string{"01k3middle", sample.ID} {
 		w := b.do("GET", "/b/"+id+"/report.html", nil)
 		file := w.Body.String()
-		says(t, file, `content="default-src 'none'; style-src 'unsafe-inline'"`, "<style>:root{", `class="graph"`, `href="#t-theme"`, `id="t-theme"`,
+		says(t, file, "<h1>Add dark mode with a toggle in the settings</h1>", `content="default-src 'none'; style-src 'unsafe-inline'"`, "<style>/* Sizes", `class="graph"`, `href="#t-theme"`, `id="t-theme"`,
 			"Spending", "NOT <script", "NOT <form", "NOT <link", `NOT href="/`, "NOT url(h", "NOT @import")
 		if got := w.Header().Get("Content-Disposition"); got != `attachment; filename="`+id+`.html"` {
 			t.Error(got)

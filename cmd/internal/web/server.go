@@ -125,7 +125,9 @@ func (s *Site) cookie() string { return "manager-" + s.port }
 func (s *Site) Handler() http.Handler {
 	inside := http.NewServeMux()
 	for pattern, build := range map[string]func(*http.Request) (*Page, error){
-		"GET /{$}": s.needs, "GET /boulders": s.list, "GET /b/{id}": s.boulder, "GET /b/{id}/report": s.report,
+		"GET /{$}": s.home, "GET /boulders": s.list, "GET /b/{id}": s.tab(overview, true, s.overview),
+		"GET /b/{id}/changes": s.tab("Changes", false, s.whatChanged), "GET /b/{id}/time": s.tab("Time and cost", true, s.time),
+		"GET /b/{id}/log": s.tab("Log", false, s.events), "GET /b/{id}/report": s.tab("Report", false, s.report),
 		"GET /b/{id}/t/{task}": s.task, "GET /b/{id}/land": s.land, "GET /b/{id}/redo": s.redo,
 		"GET /plan": s.editor, "GET /b/{id}/plan": s.editor,
 	} {

@@ -16,6 +16,7 @@ import (
 func paths() []string {
 	return []string{
 		"/", "/boulders", "/boulders?status=running&q=dark", "/b/01k3middle", "/b/01k3middle/t/toggle", "/b/01k3middle/report",
+		"/b/01k3middle/changes", "/b/01k3middle/time", "/b/01k3middle/log", "/b/01k3middle/log?task=toggle&q=turn&decisions=1",
 		"/b/01k3middle/report.html", "/b/" + sample.ID, "/b/" + sample.ID + "/t/theme", "/style.css", "/live.js",
 		"/plan", "/b/01k3plan", "/b/01k3plan/plan", "/b/01k3replan", "/b/01k3middle/redo", "/b/01k3middle/redo?task=toggle",
 	}

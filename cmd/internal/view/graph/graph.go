@@ -21,6 +21,7 @@ type Node struct {
 	Title  string `json:"subject"`          // shown to people; empty: the id
 	Status string `json:"status,omitempty"` // a boulder.SubTaskStatus, as "in_progress"; empty in a plan
 	Note   string `json:"-"`                // short addition to the status, as "attempt 2 of 3"
+	Spent  string `json:"-"`                // what it cost so far, as "turn 2 · $0.08"; only [Graph.SVG] shows it
 
 	// Not drawn, for --json only.
 	Attempt  int    `json:"attempt"` // number of the newest attempt; 0 before the first
@@ -52,7 +53,7 @@ func New(title string, nodes []Node, edges []Edge) *Graph {
 		if _, taken := places[n.ID]; !taken {
 			places[n.ID] = i
 		}
-		n.ID, n.Title, n.Status, n.Note = clean(n.ID), clean(n.Title), clean(n.Status), clean(n.Note)
+		n.ID, n.Title, n.Status, n.Note, n.Spent = clean(n.ID), clean(n.Title), clean(n.Status), clean(n.Note), clean(n.Spent)
 		n.Title = cmp.Or(n.Title, n.ID)
 		g.nodes = append(g.nodes, n)
 	}

@@ -123,6 +123,13 @@ func (l *layout) coordinates() {
 			pull(level)
 		}
 	}
+	for _, level := range l.levels { // what depends on nothing, and on which nothing depends, goes beside its neighbour
+		for n, it := range level {
+			if n > 0 && len(it.up)+len(it.down) == 0 {
+				it.at = level[n-1].at + float64(closest(level[n-1 : n+1])[1])
+			}
+		}
+	}
 	least := math.Inf(1)
 	for _, it := range slices.Concat(l.levels...) {
 		least = min(least, it.at)

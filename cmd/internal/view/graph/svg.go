@@ -33,6 +33,7 @@ const (
 	svgLegend = 34
 	svgNarrow = 420 // minimum width of a picture: the title needs room
 	svgAcross = 5   // maximum of boxes in a row, if time flows to the bottom
+	svgLevels = 6   // maximum of levels for which time flows to the right on a page, which is wide
 )
 
 type svg struct {
@@ -46,7 +47,7 @@ type svg struct {
 	link        func(id string) string // see [Graph.SVG]; not nil: the picture is a part of a page
 }
 
-type boxText struct{ title, id, state []string }
+type boxText struct{ title, id, state, spent []string }
 
 func (n Node) box() boxText {
 	room := svgBox - 2*svgPad
@@ -54,7 +55,7 @@ func (n Node) box() boxText {
 		room -= svgSign
 	}
 	small := func(s string, most int) []string { return wrap(s, room, most, font(svgSmall)) }
-	t := boxText{wrap(n.Title, room, 3, font(svgTitle)), small(text.If(n.ID != n.Title, n.ID), 1), small(n.state(), 2)}
+	t := boxText{wrap(n.Title, room, 3, font(svgTitle)), small(text.If(n.ID != n.Title, n.ID), 1), small(n.state(), 2), small(n.Spent, 1)}
 	if word := n.look().word(); len(t.state) > 1 && word != "" && n.Note != "" { // put the word on a line of its own
 		t.state = slices.Concat(small(word, 1), small(n.Note, 2))
 	}
@@ -62,18 +63,18 @@ func (n Node) box() boxText {
 }
 
 func (t boxText) height() int {
-	return 2*svgPad + len(t.title)*svgLead + (len(t.id)+len(t.state))*svgLine - 2
+	return 2*svgPad + len(t.title)*svgLead + (len(t.id)+len(t.state)+len(t.spent))*svgLine - 2
 }
 
 // SVG returns the graph as a picture without scripts or external resources, in light and dark colours. Time flows to
 // the bottom, or to the right if the graph is wide. If link is not nil, the picture is a part of a page with [Styles]
-// in its stylesheet: it has no title, and nodes link to the addresses that link returns (empty: no link).
+// in its stylesheet: it has no title and no legend, time flows to the right if there is room, and nodes link to the addresses that link returns (empty: no link).
 func (g *Graph) SVG(link func(id string) string) string {
 	widest := 0
 	for _, level := range g.levels {
 		widest = max(widest, len(level))
 	}
-	p := &svg{Graph: g, link: link, horizontal: widest > max(svgAcross, len(g.levels))}
+	p := &svg{Graph: g, link: link, horizontal: widest > max(svgAcross, len(g.levels)) || link != nil && len(g.levels) <= svgLevels}
 	for _, n := range g.nodes {
 		p.boxes = append(p.boxes, n.box())
 	}
@@ -134,7 +135,10 @@ func (p *svg) document(l *layout, wide, high int) {
 		width, head, class = wide, nil, ` class="graph"`
 	}
 	p.left, p.above = svgMargin+(width-wide)/2, svgMargin+len(head)*(svgHead+5)+10*min(len(head), 1)
-	legend := p.legend(width, legendWidth)
+	var legend [][]tally
+	if p.link == nil { // a page says beside it how many are in which state
+		legend = p.legend(width, legendWidth)
+	}
 	bottom := p.above + high + svgMargin
 	p.printf(`<svg xmlns="http://www.w3.org/2000/svg"%[3]s width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="%[4]s">`+"\n",
 		width+2*svgMargin, bottom+len(legend)*svgLegend, class, cmp.Or(text.If(p.link != nil, "group"), "img"))
@@ -229,7 +233,8 @@ func (p *svg) box(it *item) {
 	}
 	y = p.text("name", x, y, svgLead, t.title) - 1
 	y = p.text("id", x, y, svgLine, t.id)
-	p.text("state", x, y, svgLine, t.state)
+	y = p.text("state", x, y, svgLine, t.state)
+	p.text("id", x, y, svgLine, t.spent)
 	p.printf("</g>%s\n", text.If(link != "", "</a>"))
 }
 

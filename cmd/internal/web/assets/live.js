@@ -7,7 +7,7 @@
 
   // A form that the user has begun to fill in, or that has the focus, is not replaced.
   const inUse = (part) => [...part.querySelectorAll("textarea, input:not([type=hidden])")].some((field) =>
-    field === document.activeElement || field.value !== field.defaultValue);
+    field === document.activeElement || field.value !== field.defaultValue || field.checked !== field.defaultChecked);
 
   const swap = (id, html) => {
     const made = new DOMParser().parseFromString(html, "text/html").getElementById(id);
