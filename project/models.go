@@ -87,7 +87,33 @@ func (p *Project) lookUpModels(ctx context.Context, plan *boulder.Plan, s boulde
 		}
 		unnamed = boulder.Models(chosen)
 	}
-	wanted := map[string]string{} // who names it, by model
+	wanted, err := p.named(plan, unnamed, from)
+	if err != nil {
+		return "", err
+	}
+	var used []string
+	for name := range wanted {
+		provider, _, _ := strings.Cut(name, "/")
+		used = append(used, provider)
+	}
+	p.warnOfProxies(p.Proxied(catalogue, used))
+	for _, entry := range slices.Sorted(maps.Keys(wanted)) {
+		name := boulder.Models(entry).First()
+		if !catalogue.Has(opencode.Model(name)) {
+			provider, _, _ := strings.Cut(name, "/")
+			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", wanted[entry], name, offered(catalogue, provider))
+		}
+		if effort := boulder.Models(entry).Effort(name); lacks(catalogue, name, effort) {
+			return "", usagef("%s names the effort %s, which %s", wanted[entry], effort, efforts(catalogue, name))
+		}
+	}
+	return unnamed, p.checkEffort(catalogue, plan, unnamed, effort)
+}
+
+// named returns who names a model that OpenCode is to have, by model. unnamed are those of sub-tasks that name none, and from is who
+// names these.
+func (p *Project) named(plan *boulder.Plan, unnamed boulder.Models, from string) (map[string]string, error) {
+	wanted := map[string]string{}
 	want := func(models boulder.Models, who string) error {
 		for _, err := range providers.CheckModels(models) {
 			return usagef("%s: %w", who, err)
@@ -109,26 +135,7 @@ func (p *Project) lookUpModels(ctx context.Context, plan *boulder.Plan, s boulde
 	for model := range p.cfg.Models.Describe {
 		errs = append(errs, want(boulder.Models(model), "models.describe"))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return "", err
-	}
-	var used []string
-	for name := range wanted {
-		provider, _, _ := strings.Cut(name, "/")
-		used = append(used, provider)
-	}
-	p.warnOfProxies(p.Proxied(catalogue, used))
-	for _, entry := range slices.Sorted(maps.Keys(wanted)) {
-		name := boulder.Models(entry).First()
-		if !catalogue.Has(opencode.Model(name)) {
-			provider, _, _ := strings.Cut(name, "/")
-			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", wanted[entry], name, offered(catalogue, provider))
-		}
-		if effort := boulder.Models(entry).Effort(name); lacks(catalogue, name, effort) {
-			return "", usagef("%s names the effort %s, which %s", wanted[entry], effort, efforts(catalogue, name))
-		}
-	}
-	return unnamed, p.checkEffort(catalogue, plan, unnamed, effort)
+	return wanted, errors.Join(errs...)
 }
 
 // checkEffort refuses an effort that is not named with a model, if the model to use with it lacks it. One that takes the place
