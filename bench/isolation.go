@@ -132,7 +132,7 @@ func (m isolation) firstPrompts(ctx context.Context) (all []comparison, err erro
 		tree := filepath.Join(m.root, fmt.Sprint("tree", files))
 		slot := m.drops(dir, plan, func(do func() error) (float64, error) {
 			result, err := untilPrompt(do)
-			size, sizeErr := onDiskSize(filepath.Join(dir, ".manager", "slots"))
+			size, sizeErr := onDiskSize(filepath.Join(m.root, "home", "cache", "manager"))
 			slots = append(slots, size)
 			return result, errors.Join(err, sizeErr)
 		})

@@ -48,7 +48,7 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 func (s *State) subTaskStart(_ *Event, o *Open, b SubTaskStart) error {
 	o.Attempt.Status, o.Attempt.SessionID = AttemptExecuting, b.SessionID
 	o.SubTask.Snapshot, o.SubTask.Repo = cmp.Or(o.SubTask.Snapshot, b.Snapshot), cmp.Or(o.SubTask.Repo, b.Repo)
-	o.SubTask.From, o.SubTask.Revert = cmp.Or(o.SubTask.From, b.From), nil
+	o.SubTask.From, o.SubTask.Revert, o.SubTask.Dir = cmp.Or(o.SubTask.From, b.From), nil, b.Dir
 	s.addBaselines(o.SubTask, b.Baseline)
 	return nil
 }

@@ -112,6 +112,7 @@ type SubTaskStart struct {
 	Snapshot    string `json:"snapshot,omitempty" log:"only"`
 	Repo        *Repo  `json:"repo,omitempty" log:"only"`     // see [SubTask.Repo]
 	From        string `json:"from,omitempty" log:"only"`     // see [SubTask.From]
+	Dir         string `json:"dir,omitempty"`                 // see [SubTask.Dir]
 	Baseline    []Gate `json:"baseline,omitempty" log:"only"` // see [SubTask.Baseline]; nil if not measured now
 }
 

@@ -137,6 +137,7 @@ type ParkState struct {
 // SlotState is where a sub-task of an isolated boulder works, and what became of its result.
 type SlotState struct {
 	Slot       int        `json:"slot,omitempty"`       // of the newest attempt with one, from 1
+	Dir        string     `json:"dir,omitempty"`        // where that attempt works; empty: in the project, or not known
 	From       string     `json:"from,omitempty"`       // commit of the trunk that it works on top of
 	Work       string     `json:"work,omitempty"`       // commit of its slot after the newest turn
 	Integrated string     `json:"integrated,omitempty"` // commit of the trunk with its result

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/bouldermgr/manager/internal/scope"
 )
@@ -22,8 +21,7 @@ func (t *turn) escaped() (escaped []string) {
 		}
 		return path
 	}
-	project := resolved(t.cfg.Project)
-	slot := filepath.Join(project, ".manager", "slots", t.job.BoulderID, strconv.Itoa(t.job.SubTask.Slot))
+	project, slot := resolved(t.cfg.Project), resolved(t.place.slot.Root())
 	for file := range t.seen.touched {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(t.path, file)

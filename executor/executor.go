@@ -63,7 +63,8 @@ type Slots interface {
 // Slot is a copy of the project for one sub-task.
 type Slot interface {
 	Workspace
-	Dir() string   // where the agent and the gates work
+	Root() string  // the top of its files
+	Dir() string   // where the agent and the gates work: the place of the project's directory
 	From() string  // commit that the work is based on
 	Env() []string // for commands, in addition to the usual environment
 	// Lay writes the files of a tree into the slot, but takes paths from From, which must have them.

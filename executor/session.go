@@ -48,12 +48,12 @@ func (t *turn) openSession(ctx context.Context) error {
 	t.job.SubTask.Repo = cmp.Or(t.job.SubTask.Repo, repo)
 	t.job.Attempt.SessionID, t.job.SubTask.Snapshot = session.ID, snapshot
 	t.job.SubTask.AddBaseline(t.job.Checks, baseline...)
-	from := ""
+	from, dir := "", ""
 	if t.place.slot != nil {
-		from = t.place.slot.From()
+		from, dir = t.place.slot.From(), t.path
 	}
 	return t.report(boulder.SubTaskStart{
-		AttemptRef: t.job.Attempt.AttemptRef, From: from, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
+		AttemptRef: t.job.Attempt.AttemptRef, From: from, Dir: dir, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
 		Effort:    t.job.Attempt.Effort,
 		SessionID: session.ID, Snapshot: snapshot, Repo: repo, Baseline: baseline,
 	})
@@ -94,8 +94,10 @@ func (t *turn) rules() (rules []opencode.Rule) {
 	if t.asks.Shown = &diverted; t.cfg.Diverter != nil && !diverted { // other sessions in the directory may have it
 		rules = append(rules, session.ToolRule(false))
 	}
-	if t.place.slot != nil { // keep it out of the project, except for the files that its brief names
+	if t.place.slot != nil { // keep it out of other slots and of the project, except for the files that its brief names
+		slots := filepath.Dir(filepath.Dir(t.place.slot.Root()))
 		rules = append(rules,
+			opencode.Rule{Permission: "external_directory", Pattern: slots + "/*", Action: opencode.Deny},
 			opencode.Rule{Permission: "external_directory", Pattern: t.cfg.Project + "/*", Action: opencode.Deny},
 			opencode.Rule{Permission: "external_directory", Pattern: filepath.Join(t.cfg.Project, runsDir) + "/*", Action: opencode.Allow})
 	}

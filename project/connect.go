@@ -68,7 +68,10 @@ func (p *Project) OpenWorkspace(ctx context.Context) error {
 		return err
 	}
 	slots := work.Slots()
-	slots.SetUp = p.setUp()
+	slots.SetUp, slots.Home = p.setUp(), p.slotHome
+	if p.cfg.Slots.Dir == "" { // what is configured is not replaced
+		slots.Instead = p.slotsInstead
+	}
 	slots.OnKept = func(dir string, files []string) {
 		p.warn("%s is kept, since git cannot store what is in it: %s; take what you need, then remove it",
 			dir, text.Short(strings.Join(files, "; "), 600))

@@ -39,7 +39,11 @@ func (p *Project) SlotSpace(ctx context.Context) (size, free uint64, err error) 
 			size += uint64(info.Size())
 		}
 	}
-	free, err = statedir.Free(p.dir)
+	home, err := p.SlotHome(ctx)
+	if err != nil {
+		home = p.dir
+	}
+	free, err = statedir.Free(existing(home))
 	return size, free, err
 }
 
@@ -51,10 +55,7 @@ func (p *Project) Scratch() (dirs []string) {
 		data = filepath.Join(p.getenv("HOME"), ".local", "share")
 	}
 	for _, dir := range []string{os.TempDir(), filepath.Join(data, "opencode"), filepath.Join(p.dir, store.DirName)} {
-		for !exists(dir) && dir != filepath.Dir(dir) {
-			dir = filepath.Dir(dir)
-		}
-		dirs = append(dirs, dir)
+		dirs = append(dirs, existing(dir))
 	}
 	return dirs
 }

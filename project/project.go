@@ -83,6 +83,7 @@ type Project struct {
 	log     *slog.Logger
 	secrets *secret.Redactor
 
+	insideOnce   sync.Once  // see slotsInstead
 	filesMu      sync.Mutex // serializes work on the user's files, see [Project.lockFiles]
 	mu           sync.Mutex
 	registration *orphan.Registration // of processes that must not outlive this one; nil before the first start

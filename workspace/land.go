@@ -133,12 +133,12 @@ func (s *Slots) copyRefs(ctx context.Context, from, to string) error {
 // Free removes the slots and refs of a finished boulder. It keeps under refs/manager/dropped/<boulder> the tip, unless
 // it landed, and work of sub-tasks that is not on the tip. It may be called again.
 func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error {
-	markers, err := fs.Glob(os.DirFS(s.dirOf(boulderID)), "*.json") // the project's own path may look like a pattern
-	if err != nil {
-		return err
+	dir, markers := s.dirOf(boulderID), []string(nil)
+	if dir != "" {
+		markers, _ = fs.Glob(os.DirFS(dir), "*.json") // the pattern is valid
 	}
 	bare := s.project.Slots() // without a set-up
-	bare.OnKept = s.OnKept
+	bare.OnKept, bare.Home, bare.Instead = s.OnKept, s.Home, s.Instead
 	for _, name := range markers { // capture what is in no ref yet
 		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
 		if err == nil && n > 0 {
@@ -147,7 +147,7 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 		if err != nil {
 			return fmt.Errorf("slot %d of boulder %s: %w", n, boulderID, err)
 		}
-		if err := os.RemoveAll(tempDir(filepath.Join(s.dirOf(boulderID), strconv.Itoa(n)))); err != nil {
+		if err := os.RemoveAll(tempDir(filepath.Join(dir, strconv.Itoa(n)))); err != nil {
 			return err
 		}
 	}
@@ -168,16 +168,15 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 			return err
 		}
 	}
-	slots := filepath.Dir(s.dirOf(boulderID))
-	state := filepath.Dir(slots)
-	leftovers, _ := fs.Glob(os.DirFS(state), "land-*") // staged by LandFiles; the pattern is valid
-	for _, name := range leftovers {
-		_ = os.RemoveAll(filepath.Join(state, name))
+	for _, d := range s.dirs() {
+		leftovers, _ := fs.Glob(os.DirFS(d.path()), stagedPrefix+"*") // by LandFiles that was killed; the pattern is valid
+		for _, name := range leftovers {
+			_ = os.RemoveAll(filepath.Join(d.path(), name))
+		}
+		if err := errors.Join(removeSlots(filepath.Join(d.path(), boulderID)), s.leave(d)); err != nil {
+			return err
+		}
 	}
-	if err := removeSlots(s.dirOf(boulderID)); err != nil {
-		return err
-	}
-	_ = os.Remove(slots) // if it is empty now
 	return nil
 }
 
@@ -207,10 +206,15 @@ func removeSlots(dir string) error {
 	return err
 }
 
-// KeptAside returns the directories that [Slots.OnKept] was told of, and that are still there, relative to the project.
-func (s *Slots) KeptAside() []string {
-	found, _ := fs.Glob(os.DirFS(s.project.git.dir), stateDir+"/slots/*/"+keptPrefix+"*") // the pattern is valid
-	return found
+// KeptAside returns the directories that [Slots.OnKept] was told of, and that are still there.
+func (s *Slots) KeptAside() (dirs []string) {
+	for _, dir := range s.Dirs() {
+		found, _ := fs.Glob(os.DirFS(dir), "*/"+keptPrefix+"*") // the pattern is valid
+		for _, name := range found {
+			dirs = append(dirs, filepath.Join(dir, name))
+		}
+	}
+	return dirs
 }
 
 // Kept returns the ids of the boulders that have slots or refs.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // Bounds of [Slots.LikeProject]: what dependencies of large projects take, and seconds to copy.
@@ -29,7 +28,7 @@ func (s *Slots) LikeProject(ctx context.Context, c boulder.SlotClaim) (like *Slo
 	if err != nil || why != "" || len(ignored) == 0 {
 		return nil, nil, why, err
 	}
-	parent, err := statedir.Open(s.project.git.dir, stateDir, "slots", c.BoulderID)
+	where, parent, err := s.openDir(c.BoulderID)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -49,7 +48,7 @@ func (s *Slots) LikeProject(ctx context.Context, c boulder.SlotClaim) (like *Slo
 	if err := parent.Mkdir(name, 0o700); err != nil {
 		return nil, nil, "", err
 	}
-	like = &Slot{slots: s, claim: c, dir: filepath.Join(s.dirOf(c.BoulderID), name)}
+	like = &Slot{slots: s, claim: c, where: where, dir: filepath.Join(where.path(), c.BoulderID, name)}
 	like.Workspace = s.in(like.dir)
 	if err := like.fill(ctx); err != nil {
 		return nil, nil, "", err

@@ -151,23 +151,32 @@ func (s *Slots) writable(root *os.Root, changes []Change) error {
 // placing are staged files on their way to their places in the project.
 type placing struct {
 	root    *os.Root // of the project
-	top     string   // its path
 	dir     string   // what is staged
+	leave   func()   // what is to be done when it is gone
 	changes []Change
 	found   map[string]fs.FileInfo // what was in the places when they were compared with a tree; see look
-	temp    string                 // name of a file beside one that is written on another file system: no file of anybody
+	temp    string                 // name of a file beside one that is written: no file of anybody
 	step    func() error           // before each change of a file; nil: nothing
 }
 
-// stage checks out the changed files of a tree into a new directory. They are on disk when it returns.
+// stage checks out the changed files of a tree into a new directory beside the slots.
 func (s *Slots) stage(ctx context.Context, root *os.Root, tree string, changes []Change) (p *placing, err error) {
-	dir, err := os.MkdirTemp(filepath.Join(s.project.git.dir, stateDir), "land-")
+	in, err := s.newDir()
+	if err != nil {
+		return nil, err
+	}
+	parent, err := in.open()
+	if err != nil {
+		return nil, err
+	}
+	parent.Close()
+	dir, err := os.MkdirTemp(in.path(), stagedPrefix)
 	if err != nil {
 		return nil, err
 	}
 	p = &placing{
-		root: root, top: s.project.root, dir: dir, changes: changes, found: map[string]fs.FileInfo{},
-		temp: ".manager-landing-" + tree, step: s.onStep,
+		root: root, dir: dir, changes: changes, found: map[string]fs.FileInfo{}, temp: ".manager-landing-" + tree, step: s.onStep,
+		leave: func() { _ = s.leave(in) }, // an empty directory disturbs nobody
 	}
 	defer func() {
 		if err != nil {
@@ -185,26 +194,22 @@ func (s *Slots) stage(ctx context.Context, root *os.Root, tree string, changes [
 			paths.WriteString(c.Path + "\x00")
 		}
 	}
-	if _, err = g.feed(ctx, paths.String(), "checkout-index", "-z", "--stdin", "--prefix="+filepath.Join(dir, "files")+"/"); err != nil {
-		return nil, err
-	}
-	return p, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		return errors.Join(f.Sync(), f.Close())
-	})
+	_, err = g.feed(ctx, paths.String(), "checkout-index", "-z", "--stdin", "--prefix="+filepath.Join(dir, "files")+"/")
+	return p, err
 }
+
+// stagedPrefix begins the names of directories in which files are staged.
+const stagedPrefix = "land-"
 
 func (p *placing) file(name string) string {
 	return filepath.Join(p.dir, "files", filepath.FromSlash(name))
 }
 
-func (p *placing) discard() { _ = os.RemoveAll(p.dir) } // what is left goes with the boulder's slots
+// discard removes what is staged. What is left goes with the boulder's slots.
+func (p *placing) discard() {
+	_ = os.RemoveAll(p.dir)
+	p.leave()
+}
 
 // clean removes what a killed landing left beside files.
 func (p *placing) clean() {
@@ -363,7 +368,7 @@ func removeDirs(root *os.Root, dir string) {
 	}
 }
 
-// write puts a staged file into its place. The place may be on another file system.
+// write puts a staged file into its place, which may be on another file system: it is copied beside it, and renamed.
 func (p *placing) write(name string) error {
 	if err := p.begin(); err != nil {
 		return err
@@ -380,19 +385,10 @@ func (p *placing) write(name string) error {
 	if info := look(p.root, name); info != nil && info.IsDir() { // without files, or it would be in the way
 		removeDirs(p.root, name)
 	}
-	from, err := filepath.Rel(p.top, p.file(name))
-	if err != nil {
-		return err
-	}
-	if err := p.unchanged(name); err != nil {
-		return err
-	}
-	if err = p.root.Rename(from, name); !errors.Is(err, syscall.EXDEV) {
-		return err
-	}
 	temp := path.Join(path.Dir(name), p.temp)
 	_ = p.root.Remove(temp)
-	if err = copyTo(p.root, p.file(name), temp); err == nil {
+	err := copyTo(p.root, p.file(name), temp)
+	if err == nil {
 		err = p.begin()
 	}
 	if err == nil {

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // Slot is a slot that is ready. It is a workspace of its own.
@@ -25,6 +24,7 @@ type Slot struct {
 	*Workspace
 	slots *Slots
 	claim boulder.SlotClaim
+	where slotsDir // the directory of the project's slots that has it
 	dir   string   // the top of its work tree
 	setup []string // marker.Ignored
 }
@@ -45,10 +45,6 @@ func (s *Slot) Dir() string { return s.git.dir }
 // From returns the commit that the slot's work is based on.
 func (s *Slot) From() string { return s.claim.From }
 
-func (s *Slots) dirOf(boulderID string) string {
-	return filepath.Join(s.project.git.dir, stateDir, "slots", boulderID)
-}
-
 func refOf(boulderID string, rest ...string) string {
 	return "refs/manager/" + boulderID + "/" + strings.Join(rest, "/")
 }
@@ -57,7 +53,7 @@ func refOf(boulderID string, rest ...string) string {
 // merged onto it, conflict markers included. A slot that the sub-task already works in stays as it is. Work of another
 // sub-task is captured first. It may be called again after a crash at any point.
 func (s *Slots) Prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error) {
-	making, _ := s.making.LoadOrStore(filepath.Join(s.dirOf(c.BoulderID), strconv.Itoa(c.Slot)), new(sync.Mutex))
+	making, _ := s.making.LoadOrStore(c.BoulderID+"/"+strconv.Itoa(c.Slot), new(sync.Mutex))
 	making.(*sync.Mutex).Lock()
 	defer making.(*sync.Mutex).Unlock()
 	slot, err := s.prepare(ctx, c)
@@ -78,7 +74,7 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	if err := s.pin(ctx, c); err != nil {
 		return nil, err
 	}
-	parent, err := statedir.Open(s.project.git.dir, stateDir, "slots", c.BoulderID)
+	where, parent, err := s.openDir(c.BoulderID)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +84,7 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	if data, err := parent.ReadFile(name + ".json"); err == nil && json.Unmarshal(data, &m) != nil {
 		m = marker{}
 	}
-	x := &Slot{slots: s, claim: c, dir: filepath.Join(s.dirOf(c.BoulderID), name)}
+	x := &Slot{slots: s, claim: c, where: where, dir: filepath.Join(where.path(), c.BoulderID, name)}
 	// The agent may have put a link or a file in the slot's place.
 	if info, err := parent.Lstat(name); m.From == "" || err != nil || !info.IsDir() { // half made, or not at all
 		m = marker{}
@@ -110,6 +106,12 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	}
 	if err := makeTempDir(x.dir); err != nil {
 		return nil, err
+	}
+	// If the project has been moved, its objects are elsewhere.
+	if of := s.sharedBy(filepath.Join(x.dir, ".git")); !refill && of != "" && of != s.project.git.dir {
+		if err := x.repository(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if refill {
 		if m, err = x.prepareIgnored(ctx, m); err != nil {
@@ -235,7 +237,7 @@ func (s *Slot) keepAside(parent *os.Root, cause *boulder.UnstoredError) error {
 		strconv.FormatInt(time.Now().UnixNano(), 36))
 	err := parent.Rename(filepath.Base(s.dir), aside)
 	if err == nil && s.slots.OnKept != nil {
-		s.slots.OnKept(filepath.Join(parent.Name(), aside), cause.Lacks)
+		s.slots.OnKept(filepath.Join(filepath.Dir(s.dir), aside), cause.Lacks)
 	}
 	return err
 }
@@ -246,13 +248,9 @@ const keptPrefix = "kept-"
 func (s *Slot) mark(m marker) error {
 	data, err := json.Marshal(m)
 	if err == nil {
-		err = statedir.Write(s.slots.project.git.dir, markerOf(s.claim.BoulderID, s.claim.Slot), data)
+		err = s.where.write(s.claim.BoulderID+"/"+strconv.Itoa(s.claim.Slot)+".json", data)
 	}
 	return err
-}
-
-func markerOf(boulderID string, slot int) string {
-	return strings.Join([]string{stateDir, "slots", boulderID, strconv.Itoa(slot) + ".json"}, "/")
 }
 
 // discard moves a half-made slot away before it is removed, since a child of a killed manager may still write into it.
@@ -383,7 +381,7 @@ func (s *Slots) in(dir string) *Workspace {
 
 // repository gives the slot's files a fresh repository for agents and gates, at From.
 func (s *Slot) repository(ctx context.Context) error {
-	model, err := s.slots.model(ctx, s.claim)
+	model, err := s.slots.model(ctx, filepath.Dir(s.dir), s.claim.Base)
 	if err != nil {
 		return err
 	}
@@ -401,23 +399,32 @@ func (s *Slot) repository(ctx context.Context) error {
 }
 
 // model returns the repository that slots of a boulder get a copy of. It shares the project's objects and has its
-// branches, tags and settings, but nowhere to push to.
-func (s *Slots) model(ctx context.Context, c boulder.SlotClaim) (dir string, err error) {
+// branches, tags and settings, but nowhere to push to. It is made again if the project has been moved since.
+func (s *Slots) model(ctx context.Context, parent, base string) (dir string, err error) {
 	s.pinning.Lock()
 	defer s.pinning.Unlock()
-	dir = filepath.Join(s.dirOf(c.BoulderID), "repository")
-	if _, err := os.Lstat(filepath.Join(dir, "HEAD")); err == nil {
+	dir = filepath.Join(parent, "repository")
+	if s.sharedBy(dir) == s.project.git.dir {
 		return dir, nil
 	}
-	made, err := os.MkdirTemp(s.dirOf(c.BoulderID), ".gone-") // removed with the slots if this process dies
+	made, err := os.MkdirTemp(parent, ".gone-") // removed with the slots if this process dies
 	if err != nil {
 		return "", err
 	}
-	if err := s.makeModel(ctx, made, c.Base); err != nil {
+	if err := errors.Join(s.makeModel(ctx, made, base), os.RemoveAll(dir)); err != nil {
 		return "", errors.Join(err, os.RemoveAll(made))
 	}
 	return dir, os.Rename(made, dir)
 }
+
+// sharedBy returns the project whose objects a repository for slots shares; empty if there is none, or it does not say.
+func (s *Slots) sharedBy(dir string) string {
+	data, _ := os.ReadFile(filepath.Join(dir, projectFile)) // it may not be there
+	return string(data)
+}
+
+// projectFile names, in a repository for slots, the project.
+const projectFile = "manager-project"
 
 func (s *Slots) makeModel(ctx context.Context, dir, base string) error {
 	p := s.project
@@ -448,6 +455,7 @@ func (s *Slots) makeModel(ctx context.Context, dir, base string) error {
 	}
 	for name, content := range map[string]string{
 		"objects/info/alternates": about[0] + "\n", "info/exclude": string(exclude), "packed-refs": refs, "HEAD": base + "\n",
+		projectFile: p.git.dir,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), []byte(content), 0o600); err != nil {
 			return err

@@ -14,8 +14,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Slots are the directories in which the sub-tasks of isolated boulders work, .manager/slots/<boulder>/<n>: clones that
-// share only the objects of the project. Before a slot is used again, what an attempt left in it is committed to the
+// Slots are the directories in which the sub-tasks of isolated boulders work: clones that share only the objects of the
+// project. Before a slot is used again, what an attempt left in it is committed to the
 // project as refs/manager/<boulder>/<sub-task>/<attempt>.
 //
 // The project's HEAD, branches, index, stash, configuration, hooks and files stay as they are. Methods may be called at
@@ -25,6 +25,12 @@ type Slots struct {
 	// OnKept is told of a directory that is kept when its slot is used again or freed, since it has files that could not be
 	// stored: paths below it, with reasons. Nothing removes it. It may be called concurrently; nil: not told.
 	OnKept func(dir string, files []string)
+	// Home returns the directory outside of the project below which it gets a directory for slots. It need not be there.
+	// Nil: they are in .manager/slots.
+	Home func() (string, error)
+	// Instead is told why slots are made in .manager/slots although Home is set. It may be called repeatedly, and concurrently.
+	// Nil: then none are made, and the error wraps [boulder.ErrSlots].
+	Instead func(why error)
 
 	project *Workspace
 	pinning sync.Mutex

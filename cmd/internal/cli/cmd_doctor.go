@@ -214,21 +214,44 @@ func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 	case head == "":
 		return fmt.Sprintf("repository %s, no commit yet, so isolated runs work in place", w.Root()), "", nil
 	}
-	slots := "slots can be made for isolated runs"
-	if why, err := w.Slots().Unsupported(ctx); err != nil {
-		return "", "make `git status` work here", err
-	} else if why != "" {
-		slots = "isolated runs work in place: " + why
+	if err = d.project.OpenWorkspace(ctx); err == nil {
+		d.kept, err = d.project.Slots().Kept(ctx)
 	}
-	if d.kept, err = w.Slots().Kept(ctx); err != nil {
+	if err != nil {
 		return "", "make `git status` work here", err
 	}
-	detail = fmt.Sprintf("repository %s at %s; %s", w.Root(), project.Short(head), slots)
-	if aside := w.Slots().KeptAside(); len(aside) > 0 {
+	detail, do, err = d.slots(ctx)
+	detail = fmt.Sprintf("repository %s at %s; %s", w.Root(), project.Short(head), detail)
+	if aside := d.project.Slots().KeptAside(); len(aside) > 0 {
 		detail += "; kept, since git cannot store some of their files: " + text.OneLine(strings.Join(aside, ", "))
 		do = "take what you need from them, then remove them: nothing else does"
 	}
-	return detail, do, nil
+	if gone := d.project.AbandonedSlots(); len(gone) > 0 {
+		dirs := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(gone))...)))
+		detail += "; slots of projects that are not there any more: " + text.OneLine(strings.Join(dirs, ", "))
+		do = cmp.Or(do, "remove them, unless such a project is only away for now, as on a disk that is not mounted")
+	}
+	return detail, do, err
+}
+
+// slots says whether and where slots can be made.
+func (d *doctor) slots(ctx context.Context) (detail, do string, err error) {
+	why, err := d.project.Slots().Unsupported(ctx)
+	switch {
+	case err != nil:
+		return "", "make `git status` work here", err
+	case why != "":
+		return "isolated runs work in place: " + why, "", nil
+	}
+	const elsewhere = "name another directory outside of the project with slots.dir in the configuration"
+	at, err := d.project.SlotHome(ctx)
+	switch {
+	case err == nil:
+		return "slots for isolated runs are made in " + at, "", nil
+	case d.project.Config().Slots.Dir != "":
+		return "", elsewhere, fmt.Errorf("no slots can be made for isolated runs: %w", err)
+	}
+	return fmt.Sprintf("slots for isolated runs are made in %s, where test runners and watchers may find them: %v", store.DirName+"/slots", err), elsewhere, nil
 }
 
 // state checks that the state can be written, without leaving anything behind.

@@ -27,7 +27,7 @@ func TestKeysOfOpenCodeStayThere(t *testing.T) {
 			project := octest.Repo(t, map[string]string{
 				"opencode.json": config, "plan.yaml": "sub_tasks: [{description: Write a.txt.}]\n",
 			})
-			address, err := server.lead(project, model.URL())
+			address, err := server.lead(model.URL(), project)
 			if err != nil {
 				t.Fatal(err)
 			}

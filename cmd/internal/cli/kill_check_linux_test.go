@@ -19,6 +19,7 @@ import (
 
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
@@ -225,7 +226,8 @@ func (w *killWorld) checkSessions() {
 		w.t.Fatal(err)
 	}
 	defer client.Close()
-	dirs, err := filepath.Glob(filepath.Join(w.dir, ".manager", "slots", "*", "[1-9]"))
+	cache := project.Getenv(w.env, "XDG_CACHE_HOME")
+	dirs, err := filepath.Glob(filepath.Join(cache, "manager", filepath.Base(w.dir)+"-*", "*", "[1-9]"))
 	if err != nil || len(dirs) == 0 {
 		dirs = []string{w.dir}
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/internal/orphan"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/testkit/octest"
 	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
@@ -216,7 +217,7 @@ func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
 		w.env = direct(t, w.env, model, "any")
 	}
 	if seed%3 == 0 {
-		address, err := shared.lead(w.dir, model)
+		address, err := shared.lead(model, w.dir, project.Getenv(w.env, "HOME")) // where its slots are
 		if err != nil {
 			t.Fatal(err)
 		}

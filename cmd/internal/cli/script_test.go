@@ -205,7 +205,7 @@ func scriptRequests(ts *testscript.TestScript, _ bool, args []string) {
 
 // scriptServe leads the script to a server with a password that the user runs. Scripts share it.
 func scriptServe(ts *testscript.TestScript, _ bool, _ []string) {
-	address, err := ts.Value(serverKey{}).(*sharedServer).lead(ts.Getenv("WORK"), ts.Getenv("MODEL_URL"))
+	address, err := ts.Value(serverKey{}).(*sharedServer).lead(ts.Getenv("MODEL_URL"), ts.Getenv("WORK"))
 	ts.Check(err)
 	ts.Setenv("SERVER_URL", address)
 	ts.Setenv("OPENCODE_SERVER_PASSWORD", sharedPassword)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/testkit/octest"
 	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
@@ -37,12 +38,15 @@ type sharedServer struct {
 	server     *octest.Server
 }
 
-// lead makes the sessions in dir and below ask the model at modelURL, until the next call, and returns the address.
-func (s *sharedServer) lead(dir, modelURL string) (address string, err error) {
+// lead makes the sessions in directories and below ask the model at modelURL, until the next call, and returns the address.
+func (s *sharedServer) lead(modelURL string, dirs ...string) (address string, err error) {
 	if s.once.Do(s.start); s.err != nil {
 		return "", s.err
 	}
-	return s.server.URL, s.exchange.connect(dir, modelURL)
+	for _, dir := range dirs {
+		err = errors.Join(err, s.exchange.connect(dir, modelURL))
+	}
+	return s.server.URL, err
 }
 
 func (s *sharedServer) start() {
@@ -79,7 +83,7 @@ func (s *sharedServer) close() {
 // attached returns the environment and the flag of a manager that attaches to the shared server.
 func attached(t *testing.T, dir string, env []string, model *scriptmodel.Server) (withPassword []string, flag string) {
 	t.Helper()
-	address, err := shared.lead(dir, model.URL())
+	address, err := shared.lead(model.URL(), dir, project.Getenv(env, "HOME")) // where its slots are
 	if err != nil {
 		t.Fatal(err)
 	}

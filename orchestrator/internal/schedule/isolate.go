@@ -129,8 +129,13 @@ func (c *computing) afterConflict(o *boulder.Open) boulder.Body {
 		return b
 	}
 	return c.blocker(o, boulder.BlockerMerge, fmt.Sprintf(question, o.SubTask.ID),
-		fmt.Sprintf("It is complete by itself, but %s.\nIts files are in .manager/slots/%s/%d%s: put it right there, or say here how the "+
-			"agent is to do it. Then it continues.", reason, c.s.Boulder.ID, o.SubTask.Slot, text.If(with != "", ", merged with theirs")))
+		fmt.Sprintf("It is complete by itself, but %s.\nIts files are in %s%s: put it right there, or say here how the "+
+			"agent is to do it. Then it continues.", reason, c.slotOf(o.SubTask), text.If(with != "", ", merged with theirs")))
+}
+
+// slotOf returns the directory in which a sub-task works. Old logs do not have it; it was in the project then.
+func (c *computing) slotOf(t *boulder.SubTask) string {
+	return cmp.Or(t.Dir, fmt.Sprintf(".manager/slots/%s/%d", c.s.Boulder.ID, t.Slot))
 }
 
 func commands(gates []boulder.Gate) string {

@@ -25,9 +25,9 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	switch {
 	case len(o.Turn.Evidence.Escaped) > 0 && len(lateAnswers(o)) == 0:
 		return apply(c.blocker(o, boulder.BlockerEscape, fmt.Sprintf("%q changed files of your project itself: are they to be as they are now?", o.SubTask.ID),
-			fmt.Sprintf("%s.\nIt was to work in .manager/slots/%s/%d. Nothing was reverted, and these changes are no part of its result: move them "+
+			fmt.Sprintf("%s.\nIt was to work in %s. Nothing was reverted, and these changes are no part of its result: move them "+
 				"into the slot, undo or keep them. Then answer, and it continues.",
-				strings.Join(o.Turn.Evidence.Escaped, ", "), c.s.Boulder.ID, o.SubTask.Slot)))
+				strings.Join(o.Turn.Evidence.Escaped, ", "), c.slotOf(o.SubTask))))
 	case v.Completed && o.SubTask.Integrated != "":
 		return apply(complete(o))
 	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(o.Turn.Evidence.Blocked()) > 0:

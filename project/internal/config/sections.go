@@ -121,6 +121,9 @@ func (b *Blockers) Register(root string) blockers.Config {
 
 // Slots says what the slots of isolated boulders get in addition to the files that git tracks. See docs/isolation.md.
 type Slots struct {
+	// Dir is the directory below which each project gets one for its slots; relative to the project, and outside of it. Defaults to
+	// manager in the user's cache directory.
+	Dir string `yaml:"dir"`
 	// Copy are patterns, as in .gitignore, of ignored files to copy. Defaults to those in .worktreeinclude.
 	Copy []string `yaml:"copy"`
 	// Setup are commands that run once in a slot, and again after a file that matches SetupWhen has changed.

@@ -1,0 +1,282 @@
+package workspace
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
+)
+
+// A project has a directory for its slots below [Slots.Home], outside of its own tree, so that no test runner, indexer or
+// watcher finds copies of its files. In it are a directory for each boulder with slots and, while files land, land-….
+//
+//	<home>/<project>-<hash of its path>/project.json   whose it is
+//	<home>/<project>-<hash of its path>/<boulder>/<n>  a slot
+//
+// The project may have several: Home was another one before, or could not be used. A boulder stays where its slots are.
+const (
+	slotDirsFile = "slots.json"   // in the state directory: where the project has slots
+	ownerFile    = "project.json" // in a directory of slots: whose they are
+)
+
+// slotsDir is a directory with slots of a project.
+type slotsDir struct {
+	base  string   // trusted
+	below []string // directories in it, which are not followed if they are links
+}
+
+func (d slotsDir) path() string { return filepath.Join(d.base, filepath.Join(d.below...)) }
+
+func (d slotsDir) open(names ...string) (*os.Root, error) {
+	return statedir.Open(d.base, slices.Concat(d.below, names)...)
+}
+
+func (d slotsDir) write(name string, data []byte) error {
+	return statedir.Write(d.base, strings.Join(append(slices.Clip(d.below), name), "/"), data)
+}
+
+func (d slotsDir) has(name string) bool {
+	_, err := os.Lstat(filepath.Join(d.path(), name))
+	return err == nil
+}
+
+// Dirs returns the directories in which the project has slots. Each has a directory for each boulder.
+func (s *Slots) Dirs() (paths []string) {
+	for _, d := range s.dirs() {
+		paths = append(paths, d.path())
+	}
+	return paths
+}
+
+// inState is the directory of slots in the project itself: of earlier versions, and if Home cannot be used.
+func (s *Slots) inState() slotsDir {
+	return slotsDir{s.project.git.dir, []string{stateDir, "slots"}}
+}
+
+func (s *Slots) dirs() (all []slotsDir) {
+	paths := listed(s.project.git.dir)
+	if home, err := s.Place(); err == nil { // the list goes with the state directory
+		if path := filepath.Join(home, s.project.slotsName()); !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	for _, path := range paths {
+		if s.owns(path) {
+			all = append(all, slotsDir{filepath.Dir(path), []string{filepath.Base(path)}})
+		}
+	}
+	if old := s.inState(); exists(old.path()) {
+		all = append(all, old)
+	}
+	return all
+}
+
+// listed returns what a project's slotDirsFile names. A repository may have brought it along.
+func listed(project string) []string {
+	var list struct {
+		Dirs []string `json:"dirs"`
+	}
+	data, err := os.ReadFile(filepath.Join(project, stateDir, slotDirsFile))
+	if err != nil || json.Unmarshal(data, &list) != nil {
+		return nil
+	}
+	return slices.DeleteFunc(list.Dirs, func(path string) bool { return !filepath.IsAbs(path) })
+}
+
+// owner is what ownerFile says.
+type owner struct {
+	Project string `json:"project"` // its directory
+}
+
+func ownerOf(path string) (o owner) {
+	data, err := os.ReadFile(filepath.Join(path, ownerFile))
+	if err != nil || json.Unmarshal(data, &o) != nil {
+		return owner{}
+	}
+	return o
+}
+
+// owns reports whether a directory has slots of this project: it says so, or says so of one that does not have it any
+// more, since that was moved here. The directory that a copy of the project lists is that of the original.
+func (s *Slots) owns(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() || !statedir.Owned(info) {
+		return false
+	}
+	of := ownerOf(path).Project
+	return of == s.project.git.dir || of != "" && !slices.Contains(listed(of), path)
+}
+
+// Abandoned returns the directories of slots below a home whose projects have no state any more, by the projects' directories.
+func Abandoned(home string) map[string][]string {
+	all := map[string][]string{}
+	owners, _ := fs.Glob(os.DirFS(home), "*/"+ownerFile) // the pattern is valid
+	for _, name := range owners {
+		dir := filepath.Join(home, filepath.Dir(name))
+		if of := ownerOf(dir).Project; of != "" && !exists(filepath.Join(of, stateDir)) {
+			all[of] = append(all[of], dir)
+		}
+	}
+	return all
+}
+
+// dirOf returns the directory of a boulder's slots; empty if it has none.
+func (s *Slots) dirOf(boulderID string) string {
+	for _, d := range s.dirs() {
+		if d.has(boulderID) {
+			return filepath.Join(d.path(), boulderID)
+		}
+	}
+	return ""
+}
+
+// openDir opens the directory of a boulder's slots, and makes it if needed.
+func (s *Slots) openDir(boulderID string) (d slotsDir, root *os.Root, err error) {
+	all := s.dirs()
+	if i := slices.IndexFunc(all, func(d slotsDir) bool { return d.has(boulderID) }); i >= 0 {
+		d = all[i]
+	} else if d, err = s.newDir(); err != nil {
+		return d, nil, err
+	}
+	if root, err = d.open(boulderID); err == nil {
+		err = s.claimDir(d) // after the boulder has its directory, see [Slots.leave]
+	}
+	return d, root, err
+}
+
+// newDir returns the directory in which new slots are made.
+func (s *Slots) newDir() (slotsDir, error) {
+	if s.Home == nil {
+		return s.inState(), nil
+	}
+	d, err := s.below()
+	if err == nil {
+		return d, nil
+	}
+	if s.Instead == nil {
+		return d, fmt.Errorf("%w: %w", boulder.ErrSlots, err)
+	}
+	s.Instead(err)
+	return s.inState(), nil
+}
+
+// Place returns the directory of Home, or why it cannot be used. It may not be there.
+func (s *Slots) Place() (string, error) {
+	if s.Home == nil {
+		return "", errors.New("no place outside of the project is named")
+	}
+	home, err := s.Home()
+	if err != nil {
+		return "", err
+	}
+	if resolved, err := filepath.EvalSymlinks(home); err == nil {
+		home = resolved // as OpenCode and git name it
+	}
+	if in, err := filepath.Rel(s.project.root, home); s.project.root != "" && err == nil && filepath.IsLocal(in) {
+		return "", fmt.Errorf("%s is in the project itself", home)
+	}
+	return home, nil
+}
+
+// below makes the project's directory below home.
+func (s *Slots) below() (slotsDir, error) {
+	home, err := s.Place()
+	if err == nil {
+		err = os.MkdirAll(home, 0o700)
+	}
+	if err == nil {
+		home, err = s.Place() // its links can be resolved now
+	}
+	if err != nil {
+		return slotsDir{}, err
+	}
+	name := s.project.slotsName()
+	for n := 2; ; n++ {
+		d := slotsDir{home, []string{name}}
+		root, err := d.open()
+		if err != nil {
+			return d, err
+		}
+		root.Close()
+		if o := ownerOf(d.path()); o.Project == "" || s.owns(d.path()) {
+			return d, s.claimDir(d)
+		}
+		name = fmt.Sprintf("%s-%d", s.project.slotsName(), n) // of a project that was here before and has been moved away
+	}
+}
+
+// claimDir notes whose slots a directory has, there and in the project.
+func (s *Slots) claimDir(d slotsDir) error {
+	path, project := d.path(), s.project.git.dir
+	if path == s.inState().path() {
+		return nil
+	}
+	if ownerOf(path).Project != project {
+		data, err := json.Marshal(owner{project})
+		if err == nil {
+			err = d.write(ownerFile, data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if slices.Contains(listed(project), path) {
+		return nil
+	}
+	return s.list(append(slices.DeleteFunc(listed(project), func(path string) bool { return !s.owns(path) }), path))
+}
+
+// list writes slotDirsFile.
+func (s *Slots) list(paths []string) error {
+	if len(paths) == 0 {
+		err := os.Remove(filepath.Join(s.project.git.dir, stateDir, slotDirsFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	data, err := json.Marshal(map[string][]string{"dirs": paths})
+	if err == nil {
+		err = statedir.Write(s.project.git.dir, stateDir+"/"+slotDirsFile, data)
+	}
+	return err
+}
+
+// leave removes a directory of slots that is empty. Another process may be about to make a slot there.
+func (s *Slots) leave(d slotsDir) error {
+	path := d.path()
+	entries, err := os.ReadDir(path)
+	if err != nil || len(entries) > 1 || len(entries) == 1 && entries[0].Name() != ownerFile {
+		return nil //nolint:nilerr // it is gone
+	}
+	_ = os.Remove(filepath.Join(path, ownerFile))
+	if os.Remove(path) != nil && exists(path) {
+		return s.claimDir(d)
+	}
+	if d.below[0] == stateDir {
+		return nil
+	}
+	return s.list(slices.DeleteFunc(listed(s.project.git.dir), func(other string) bool { return other == path || !s.owns(other) }))
+}
+
+var notInName = text.Regexp(`[^A-Za-z0-9._-]+`)
+
+// slotsName names the project's directory below home. It is short, since slots may have sockets, whose paths are limited.
+func (w *Workspace) slotsName() string {
+	base := notInName().ReplaceAllString(filepath.Base(w.git.dir), "-")
+	return strings.TrimLeft(base[:min(len(base), 24)]+fmt.Sprintf("-%x", sha256.Sum256([]byte(w.git.dir)))[:9], ".-")
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
