@@ -43,6 +43,9 @@ var (
 // Connect prepares planning and running: the project's git, access to OpenCode, and the ledgers' model. OpenCode starts
 // only with its first use or [Project.Warm].
 func (p *Project) Connect(ctx context.Context) (err error) {
+	if err = p.CheckTrust(); err != nil {
+		return err
+	}
 	if _, err = p.Model(); err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
@@ -172,7 +171,7 @@ func (p *Project) Check(ctx context.Context, req *Request) (err error) {
 		if err != nil {
 			return fmt.Errorf("the given plan: %w", err)
 		}
-		if moved := p.otherCommit(ctx, plan, cmp.Or(req.Base, p.base)); moved != "" {
+		if moved, stale := p.otherCommit(ctx, plan, cmp.Or(req.Base, p.base), req.PlanFile); stale {
 			return usagef("%s: plan again, or run it all the same without its Seal", moved)
 		}
 		p.WarnOfPlan(plan)
@@ -191,52 +190,6 @@ func (p *Project) CheckNeeds(ctx context.Context, plan *boulder.Plan, s boulder.
 		err = p.CheckCriteria(ctx, done, plan)
 	}
 	return model, err
-}
-
-// CheckSeal refuses a plan that was made for another commit of the project, and names the files that differ.
-func (p *Project) CheckSeal(ctx context.Context, plan *boulder.Plan, allowStale bool) error {
-	if plan.Edited() {
-		p.note("The plan was edited after it was made; it runs as it is written.")
-	}
-	moved := p.otherCommit(ctx, plan, p.base)
-	switch {
-	case moved == "":
-		return nil
-	case allowStale:
-		p.note("Note: %s.", moved)
-		return nil
-	}
-	return usagef("%s: plan again with `manager plan`, or run it all the same with --allow-stale", moved)
-}
-
-// otherCommit says that a plan was made for another commit than base, and which files differ, or returns "".
-func (p *Project) otherCommit(ctx context.Context, plan *boulder.Plan, base string) string {
-	if plan.Seal == nil || plan.Seal.Base == base || plan.Seal.Base == "" {
-		return ""
-	}
-	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
-		Short(plan.Seal.Base), cmp.Or(Short(base), "no commit"))
-	if base == "" {
-		return moved
-	}
-	names, err := p.work().Patch(ctx, plan.Seal.Base, base, "--name-only", nil)
-	if err != nil {
-		p.log.Info("what differs from the plan's commit is not known", "error", err)
-	}
-	return moved + movedFiles(strings.Split(strings.TrimSuffix(names, "\n"), "\n"))
-}
-
-// movedFiles says which files differ from the state that a plan was made for.
-func movedFiles(names []string) string {
-	if names[0] == "" {
-		return ""
-	}
-	const shown = 8
-	differ := text.Plural(len(names), "file") + " differ" + text.If(len(names) == 1, "s")
-	if more := len(names) - shown; more > 0 {
-		names = append(names[:shown:shown], fmt.Sprintf("and %d more", more))
-	}
-	return fmt.Sprintf(", where %s: %s", differ, strings.Join(names, ", "))
 }
 
 // Short abbreviates a commit to 10 digits.

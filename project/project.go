@@ -119,7 +119,7 @@ func Open(dir string, o Options) (*Project, error) {
 		return nil, err
 	}
 	p := prepare(root, o)
-	c, err := config.Load(o.Config != "", p.ConfigPaths()...)
+	c, err := config.Load(o.Config != "", p.configFiles()...)
 	if _, told := errors.AsType[*yamlfile.Error](err); err != nil && !told {
 		err = usagef("configuration: %v", err)
 	}
@@ -144,7 +144,8 @@ func prepare(root string, o Options) *Project {
 }
 
 // Find returns the absolute directory of the project that dir belongs to, with symbolic links resolved as OpenCode and
-// git do: the nearest directory with a state directory, from dir up to the root of the git repository, else dir itself.
+// git do: the nearest directory with a state directory, from dir up to the root of the git repository, else that root if it
+// has a shared configuration, else dir itself.
 func Find(dir string) (string, error) {
 	dir = cmp.Or(dir, ".")
 	abs, err := filepath.Abs(dir)
@@ -162,7 +163,11 @@ func Find(dir string) (string, error) {
 		if info, err := os.Lstat(filepath.Join(at, store.DirName)); err == nil && (at == abs || ours(at, info)) {
 			return at, nil
 		}
-		if exists(filepath.Join(at, ".git")) || at == filepath.Dir(at) {
+		git := exists(filepath.Join(at, ".git"))
+		if git && exists(filepath.Join(at, sharedConfig)) {
+			return at, nil
+		}
+		if git || at == filepath.Dir(at) {
 			return abs, nil
 		}
 	}
@@ -292,16 +297,26 @@ func (e *UsageError) Unwrap() error { return e.Err }
 func usagef(format string, args ...any) error { return &UsageError{Err: fmt.Errorf(format, args...)} }
 
 // ConfigPaths lists the configuration files, later ones overriding earlier ones. They need not exist.
-func (p *Project) ConfigPaths() []string {
-	if p.opts.Config != "" {
-		return []string{p.opts.Config}
+func (p *Project) ConfigPaths() (paths []string) {
+	for _, f := range p.configFiles() {
+		paths = append(paths, f.Path)
 	}
-	var paths []string
-	if home := ConfigHome(p.getenv); home != "" {
-		paths = append(paths, filepath.Join(home, "manager", "config.yaml"))
-	}
-	return append(paths, filepath.Join(p.stateDir(), "config.yaml"))
+	return paths
 }
+
+func (p *Project) configFiles() (files []config.File) {
+	if p.opts.Config != "" {
+		return []config.File{{Path: p.opts.Config}}
+	}
+	if home := ConfigHome(p.getenv); home != "" {
+		files = append(files, config.File{Path: filepath.Join(home, "manager", "config.yaml")})
+	}
+	return append(files, config.File{Path: filepath.Join(p.dir, sharedConfig), Trusted: p.trusts},
+		config.File{Path: filepath.Join(p.stateDir(), "config.yaml")})
+}
+
+// sharedConfig is the name of the configuration that comes with a repository. See trust.go.
+const sharedConfig = "manager.yaml"
 
 // ConfigHome returns the user's configuration directory, also that of OpenCode, or "" if the environment names none.
 func ConfigHome(getenv func(string) string) string {

@@ -174,7 +174,7 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	group("Steer", a.newPauseCmd(), a.newNoteCmd(), a.newRetryCmd(), a.newRedoCmd(), a.newKeepCmd(), a.newSkipCmd(), a.newCancelCmd())
 	group("Unattended", a.newTopCmd(), a.newUICmd(), a.newBlockersCmd(), a.newServeCmd(), a.newAttachCmd(), a.newWaitCmd(), a.newWatchCmd())
 	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newLandCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(), a.newReplayCmd(),
-		a.newMCPCmd(), a.newSchemaCmd(), a.newInitCmd(), a.newConfigCmd(), a.newValidateCmd(), a.newVersionCmd())
+		a.newMCPCmd(), a.newSchemaCmd(), a.newInitCmd(), a.newConfigCmd(), a.newTrustCmd(), a.newValidateCmd(), a.newVersionCmd())
 	if a.Extend != nil {
 		group("Other machines", a.Extend(func(ctx context.Context) (*project.Project, error) { return a.project, a.connect(ctx) })...)
 	}
@@ -367,6 +367,9 @@ func (a *app) connect(ctx context.Context) error {
 	}
 	if !sameFile(cmp.Or(a.dir, "."), a.project.Dir()) {
 		a.note("Working in the project above: %s", a.project.Dir())
+	}
+	if err := a.askTrust(ctx); err != nil {
+		return err
 	}
 	return a.project.Connect(ctx)
 }

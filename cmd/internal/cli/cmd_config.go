@@ -22,11 +22,11 @@ func (a *app) newConfigCmd() *cobra.Command {
 	shown := &cobra.Command{
 		Use:   "show [flags]",
 		Short: "Show the configuration in force",
-		Long: `Shows the values that count: the defaults, your configuration file over them, and the project's over that. Empty
-values are left out.`,
+		Long: `Shows the values that count: the defaults, your configuration file over them, the repository's manager.yaml over that, and
+.manager/config.yaml over all. Empty values are left out. What does not count, since you have not trusted it, is below.`,
 		Example: `  manager config show --origin`,
 		RunE: func(*cobra.Command, []string) error {
-			return a.show(&configReport{"config", a.project.Config().Entries(), origin})
+			return a.show(&configReport{"config", a.project.Config().Entries(), a.project.Config().Untrusted, origin})
 		},
 	}
 	shown.Flags().BoolVar(&origin, "origin", false, "with the file and the line that each value comes from")
@@ -37,14 +37,21 @@ values are left out.`,
 
 // configReport is the --json output of `manager config show`.
 type configReport struct {
-	Type    string                `json:"type"` // config
-	Values  []project.ConfigEntry `json:"values"`
-	origins bool
+	Type      string                `json:"type"` // config
+	Values    []project.ConfigEntry `json:"values"`
+	Untrusted *project.Untrusted    `json:"untrusted,omitempty"`
+	origins   bool
 }
 
 func (r *configReport) Print(o page.Out) {
 	for _, e := range r.Values {
 		o.Say(e.Key, ": ", o.Plain(e.Value), text.If(r.origins, "  "+o.Dim("# "+e.Origin)))
+	}
+	if r.Untrusted != nil {
+		o.Say("# not trusted, and without effect: ", o.Plain(r.Untrusted.Path), " (read it, then: manager trust)")
+		for _, e := range r.Untrusted.Ignored {
+			o.Say("# ", e.Key, ": ", o.Plain(e.Value))
+		}
 	}
 }
 
@@ -56,7 +63,8 @@ func (a *app) newInitCmd() *cobra.Command {
 		Use:   "init [flags]",
 		Short: "Write a commented configuration file for the project",
 		Long: `Writes .manager/config.yaml with every option commented out, unless there is one, and its schema for editors. Git ignores
-.manager: share the file with ` + "`git add -f`" + `. Prints a paragraph for AGENTS.md that tells agents what manager expects of them.`,
+.manager: what all who work on the project should have goes into manager.yaml at its top. Prints a
+paragraph for AGENTS.md that tells agents what manager expects of them.`,
 		Example: `  manager init >> AGENTS.md`,
 		RunE: func(*cobra.Command, []string) error {
 			path, err := a.project.Init()

@@ -172,10 +172,19 @@ func (d *doctor) config(context.Context) (detail, do string, err error) {
 			files = append(files, d.pretty(path))
 		}
 	}
-	if len(files) == 0 {
-		return "none, the defaults apply", "", nil
+	detail = cmp.Or(text.Prefixed("read from ", strings.Join(files, ", ")), "none, the defaults apply")
+	for _, path := range d.project.Config().Foreign {
+		detail += "; " + d.pretty(path) + " is another program's"
 	}
-	return "read from " + strings.Join(files, ", "), "", nil
+	if u := d.project.Config().Untrusted; u != nil {
+		var keys []string
+		for _, e := range u.Ignored {
+			keys = append(keys, e.Key)
+		}
+		return detail + "; " + d.pretty(u.Path) + " is not trusted, so these keys of it do not count: " + strings.Join(keys, ", "),
+			"read it, then `manager trust`", nil
+	}
+	return detail, "", nil
 }
 
 // environment lists the variables that OpenCode and commands get, if the configuration limits them.

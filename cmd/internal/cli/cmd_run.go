@@ -190,7 +190,7 @@ func (o *runOptions) take(a *app, req *project.Request, list *project.TaskList) 
 // agree checks a plan and has it approved. The user has written or seen a plan file, so its gates may run; those of a list of
 // tasks may be another model's.
 func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Request, path string) error {
-	if err := ask.project.CheckSeal(ctx, req.Plan, o.allowStale); err != nil {
+	if err := ask.project.CheckSeal(ctx, req.Plan, req.PlanFile, o.allowStale); err != nil {
 		return err
 	}
 	var ids []string

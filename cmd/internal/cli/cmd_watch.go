@@ -98,6 +98,9 @@ counts at once if a watch runs.`,
 }
 
 func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
+	if err := a.askTrust(ctx); err != nil {
+		return err
+	}
 	c := a.project.Config()
 	c.Blockers.Enabled = c.Blockers.Enabled || a.blockers
 	if err := a.watchCriteria(&o.WatchConfig); err != nil {

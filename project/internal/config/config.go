@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/url"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/executor"
-	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -82,6 +79,11 @@ type Config struct {
 	// Warnings are about commands that prove nothing, or run otherwise than they look in the file.
 	Warnings []yamlfile.Problem `yaml:"-"`
 
+	// Untrusted is what does not count of a file that is not trusted; nil: all counts.
+	Untrusted *Untrusted `yaml:"-"`
+	// Foreign are files with the name of a configuration that are another program's. They do not count.
+	Foreign []string `yaml:"-"`
+
 	origins map[string]string // FILE:LINE of every value that a file sets, by path of keys
 }
 
@@ -145,18 +147,25 @@ func Default() *Config {
 
 // Load reads files; later ones override earlier ones. A mistake in a file is a [*yamlfile.Error]; errors of the file
 // system are wrapped. Unless required is set, missing files count as empty.
-func Load(required bool, paths ...string) (*Config, error) {
+func Load(required bool, files ...File) (*Config, error) {
 	c := Default()
 	models := c.Limits.Models
 	c.Limits.Models = nil
-	for _, path := range paths {
-		data, err := yamlfile.Read(path)
+	for _, f := range files {
+		data, err := yamlfile.Read(f.Path)
 		// ENOTDIR: .manager is a file. That is not a mistake in the configuration; the store reports it.
 		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) && !required {
 			continue
 		}
-		if err == nil {
-			err = c.read(path, data)
+		shared := f.Trusted != nil
+		switch {
+		case err != nil:
+		case shared && another(f.Path, data):
+			c.Foreign = append(c.Foreign, f.Path)
+		case shared && !f.Trusted(data):
+			err = c.readUntrusted(f.Path, data)
+		default:
+			err = c.read(f.Path, data)
 		}
 		if err != nil {
 			return nil, err
@@ -188,90 +197,6 @@ func (c *Config) read(name string, data []byte) error {
 	return file.Err()
 }
 
-func (c *Config) check(file *yamlfile.File) {
-	reportAll := func(path string, err error) { // err may be several, joined
-		if err == nil {
-			return
-		}
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			file.Report(path, path+": "+line, "")
-		}
-	}
-	for path, models := range map[string]boulder.Models{
-		"model": c.Model, "ledger_model": c.LedgerModel, "models.fallback": c.Models.Fallback,
-	} {
-		for i, err := range providers.CheckModels(models) {
-			file.Report(fmt.Sprintf("%s[%d]", path, i), path+": "+err.Error(), "")
-		}
-	}
-	for _, model := range slices.Sorted(maps.Keys(c.Models.Describe)) {
-		_, err := providers.ParseModels(model)
-		if strings.Contains(model, ",") {
-			err = fmt.Errorf("%q is no single model", model)
-		}
-		if err == nil && strings.TrimSpace(c.Models.Describe[model]) == "" {
-			err = fmt.Errorf("%s: say what it is good at, as in %q", model, "hard refactoring, slow")
-		}
-		reportAll("models.describe", err)
-	}
-	if c.Effort != "" {
-		reportAll("effort", providers.CheckEffort(c.Effort))
-	}
-	if _, err := providers.ParseModel(c.Plan.LookModel); c.Plan.LookModel != "" {
-		reportAll("plan.look_model", err)
-	}
-	if on, model := c.Reviews(); on && model != "" {
-		_, err := providers.ParseModel(model)
-		reportAll("review", err)
-	}
-	for i, m := range c.Limits.Models {
-		if path := fmt.Sprintf("limits.models[%d]", i); m.Pattern == "" || !file.Has(path+".limit") && file.Has(path) {
-			file.Report(path, "limits.models needs a pattern and a limit", `as in {pattern: "*opus*", limit: 2}`)
-		}
-	}
-	for i, name := range c.Environment {
-		if !envPattern().MatchString(name) {
-			file.Report(fmt.Sprintf("environment[%d]", i), fmt.Sprintf("environment has %q", name), "names of variables as PATH or NPM_*")
-		}
-	}
-	reportAll("limits", c.Limits.Validate())
-	if c.Rules.Window < 1 {
-		file.Report("rules.window", "rules.window must be at least 1", "without a call there is nothing to compare")
-	}
-	for key, lines := range c.Commands() {
-		for i, line := range lines {
-			if file.Has(key) { // else it comes from an earlier file, and was checked there
-				checkCommand(file, key, i, line)
-				if file.Has(fmt.Sprintf("%s[%d]", key, i)) || i == 0 {
-					file.Command(fmt.Sprintf("%s[%d]", key, i), line)
-				}
-			}
-		}
-	}
-	c.Slots.check(file)
-	for i, line := range c.NoWorse {
-		if slices.Contains(c.Gates, line) {
-			file.Report(fmt.Sprintf("no_worse[%d]", i), fmt.Sprintf("the command %q is in gates and in no_worse", line),
-				"one of gates must be green, one of no_worse may stay as red as it was; keep it in one of them")
-		}
-	}
-	reportAll("prices", c.Prices.Validate())
-	reportAll("loop", c.Loop.Validate())
-	if u, err := url.Parse(c.Tracing.Endpoint); c.Tracing.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		file.Report("tracing.endpoint", "tracing.endpoint is no http or https address", "as in http://127.0.0.1:4318")
-	}
-	c.Blockers.check(file)
-	c.Notify.check(file)
-	for i, e := range c.Endpoints {
-		if err := e.Validate(); err != nil {
-			file.Report(fmt.Sprintf("endpoints[%d]", i), err.Error(), "")
-		}
-		if slices.ContainsFunc(c.Endpoints[:i], func(before openai.Endpoint) bool { return before.Name == e.Name }) {
-			file.Report(fmt.Sprintf("endpoints[%d]", i), fmt.Sprintf("endpoint %s is defined twice", e.Name), "give it another name")
-		}
-	}
-}
-
 var envPattern = text.Regexp(`^[A-Za-z0-9_*]+$`)
 
 // Commands are the configured commands that judge the work, by configuration key.
@@ -284,13 +209,4 @@ func (c *Config) Commands() map[string][]string {
 // Place returns the file and line of an entry of a list, such as `config.yaml:3`.
 func (c *Config) Place(key string, i int) string {
 	return cmp.Or(c.origins[fmt.Sprintf("%s[%d]", key, i)], c.origins[key])
-}
-
-func checkCommand(file *yamlfile.File, key string, i int, line string) {
-	path := fmt.Sprintf("%s[%d]", key, i)
-	if strings.TrimSpace(line) == "" {
-		file.Report(path, key+" has an empty command", "write one as `go test ./...`, or remove it")
-	} else if what := command.Syntax(line); what != "" {
-		file.Report(path, "the shell cannot read the command: "+text.Cut(what, 200), "correct it: `sh -n -c` has to accept it")
-	}
 }

@@ -27,7 +27,7 @@ func configOf(t *testing.T, text string) (*Config, error) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Load(true, path)
+	return Load(true, File{Path: path})
 }
 
 func TestConfigReaches(t *testing.T) {
