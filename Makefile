@@ -114,11 +114,14 @@ fuzz: ## each fuzz target with 50,000 inputs, and property tests without OpenCod
 	done
 
 SCREENSHOTS ?= /tmp/manager-pages
+PICTURES ?=
 
+# It needs chromium and tmux. PICTURES=docs/pictures also makes those of the README; UI_PROJECT, UI_BOULDER and UI_TASK: yours.
 .PHONY: look
-look: ## the pages in Chromium, with pictures in SCREENSHOTS (/tmp/manager-pages); UI_PROJECT, UI_BOULDER, UI_TASK: yours
+look: build ## every page and terminal screen, checked in Chromium, on one contact sheet: SCREENSHOTS (/tmp/manager-pages)
 	mkdir -p $(SCREENSHOTS)
-	SCREENSHOTS=$(SCREENSHOTS) $(GO) test -tags chromium -count=1 -run TestChromium -v ./cmd/internal/web
+	SCREENSHOTS=$(SCREENSHOTS) PICTURES=$(abspath $(PICTURES)) MANAGER=$(CURDIR)/bin/manager \
+		$(GO) test -tags chromium -count=1 -run TestChromium -v ./cmd/internal/web
 
 .PHONY: snapshot
 snapshot: ## what a release publishes (archives, packages, SBOMs), in dist/; the first time it builds goreleaser (minutes)

@@ -56,7 +56,8 @@ func measurePages(ctx context.Context, w *world) (all []comparison, err error) {
 	})
 	weight := 0
 	for _, page := range [][2]string{
-		{"needs you", "/"}, {"boulders", "/boulders"}, {"sub-task", "/b/" + id + "/t/s1"}, {"report", "/b/" + id + "/report"},
+		{"home", "/"}, {"boulders", "/boulders"}, {"sub-task", "/b/" + id + "/t/s1"}, {"report", "/b/" + id + "/report"},
+		{"changes", "/b/" + id + "/changes"}, {"time and cost", "/b/" + id + "/time"}, {"log", "/b/" + id + "/log"},
 		{"boulder", "/b/" + id}, // after the first look: the log is loaded
 	} {
 		hold("first byte", page[0], 21, 0.1, milliseconds, func(ctx context.Context) (float64, error) {

@@ -73,7 +73,7 @@ func (s *Site) overview(p *Page, read *reading, r *http.Request) {
 	b, raised, back := &read.Boulder, read.Raised(), boulderPath(read.Boulder.ID)
 	link := links(func(id string) string { return taskPath(b.ID, id) })
 	waits := view.WaitingOf(raised)
-	if said := text.JoinedBy(" · ", text.If(b.Asks(), "a plan waits for your approval"), waits.Awaited()); said != "" {
+	if said := text.JoinedBy(" · ", text.If(b.Asks(), "A plan waits for your approval"), waits.Awaited()); said != "" {
 		p.add("needs", "Needs you", s.html("needs", map[string]any{"Waiting": said}))
 	}
 	s.addApproval(r.Context(), p, &read.Snapshot, back)
@@ -141,6 +141,7 @@ func (s *Site) report(p *Page, read *reading, _ *http.Request) {
 type cell struct {
 	Name, Value, Of string
 	Bar             template.HTML
+	Wide            bool
 	Limited         bool // Share is the part of the budget that is used
 	Share           float64
 }
@@ -164,12 +165,18 @@ func cellsOf(r *reading) []cell {
 		text.Some(t.Blocked, "blocked"), text.Some(t.Skipped, "skipped"), text.Some(t.Cancelled, "cancelled"))
 	begun := b.CreatedAt.Local()
 	all := []cell{
-		{Name: "Sub-tasks", Value: fmt.Sprintf("%d of %d", t.Completed, t.Planned), Of: said, Bar: tallied(t)},
+		{Name: "Sub-tasks", Value: fmt.Sprintf("%d of %d", t.Completed, t.Planned), Of: said, Bar: tallied(t), Wide: true},
 		limited(cell{Name: "Cost", Value: cost(used)}, used.Cost, limit.Cost, dollars),
 		limited(cell{Name: "Tokens", Value: text.Count(used.Tokens())}, used.Tokens(), limit.Tokens, text.Count),
 		limited(cell{Name: "Worked", Value: text.Elapsed(worked)}, worked, time.Duration(limit.Time), text.Elapsed),
 		limited(cell{Name: "Attempts", Value: number(b.Attempts)}, b.Attempts, limit.Attempts, number),
 		{Name: "Started", Value: begun.Format("Jan 2 15:04"), Of: begun.Format("MST")},
+	}
+	if t.Planned == 0 {
+		all[0] = cell{Name: "Sub-tasks", Value: "no plan yet", Wide: true}
+		if r.Revision != nil {
+			all[0].Value = fmt.Sprintf("%d planned", len(r.Revision.Plan.SubTasks))
+		}
 	}
 	if limit.Calls > 0 {
 		all = append(all, limited(cell{Name: "Calls", Value: text.Count(used.Calls)}, used.Calls, limit.Calls, text.Count))

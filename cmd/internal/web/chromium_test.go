@@ -10,12 +10,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/testkit/golden/sample"
 )
 
 // chromium is a real browser, driven by the DevTools protocol over a pipe.
@@ -180,12 +176,13 @@ func (p *tab) look(width int, colours string) {
 	p.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": colours}}})
 }
 
-func (p *tab) picture(file string) {
+// picture writes a picture of the page, cut at a height.
+func (p *tab) picture(file string, highest int) {
 	p.t.Helper()
 	var shot struct{ Data string }
 	_ = json.Unmarshal(p.do("Page.captureScreenshot", map[string]any{"captureBeyondViewport": true, "clip": map[string]any{
 		"x": 0, "y": 0, "scale": 1, "width": json.RawMessage(p.eval("innerWidth")),
-		"height": json.RawMessage(p.eval("Math.min(2600, document.documentElement.scrollHeight)")),
+		"height": json.RawMessage(p.eval(fmt.Sprintf("Math.min(%d, document.documentElement.scrollHeight)", highest))),
 	}}), &shot)
 	data, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err == nil {
@@ -211,83 +208,3 @@ const pale = `(() => {
   }
   return [...found].join(", ");
 })()`
-
-// TestChromium runs under `make look`. It takes screenshots of the pages, light, dark and at phone width, for people to
-// look at; UI_PROJECT names a project of your own. It fails if the browser reports an error, if a page is wider than a
-// phone, or if a text has too little contrast.
-func TestChromium(t *testing.T) {
-	out := os.Getenv("SCREENSHOTS")
-	if out == "" {
-		t.Fatal("SCREENSHOTS names no directory for the pictures")
-	}
-	dir, id, task := os.Getenv("UI_PROJECT"), os.Getenv("UI_BOULDER"), os.Getenv("UI_TASK")
-	at := sample.New(t, "01k3live")
-	if dir == "" {
-		dir, id, task = t.TempDir(), "01k3middle", "toggle"
-		blocked(t, dir)
-		asking(t, dir)
-		at.Play()
-		storeIn(t, dir, at)
-	}
-	s := site(t, dir, "")
-	root := serve(t, s)
-	browser := start(t)
-	p := browser.open()
-	p.load(s.Links()[0]) // which redirects by itself
-	p.until("location.pathname === '/'")
-	pages := map[string]string{
-		"needs": "/", "list": "/boulders", "boulder": "/b/" + id, "task": "/b/" + id + "/t/" + task, "report": "/b/" + id + "/report",
-		"file": "/plan", "redo": "/b/" + id + "/redo?task=" + task,
-	}
-	if os.Getenv("UI_PROJECT") == "" {
-		pages["agree"], pages["edit"], pages["mistakes"] = "/b/01k3plan", "/b/01k3plan/plan", "/b/01k3plan/plan"
-	}
-	for name, path := range pages {
-		for _, how := range []struct {
-			name, colours string
-			width         int
-		}{{"light", "light", 1100}, {"dark", "dark", 1100}, {"phone", "light", 390}} {
-			p.look(how.width, how.colours)
-			p.load(root + path)
-			if name == "task" {
-				p.eval("document.querySelectorAll('details').forEach((d) => { d.open = true })")
-			}
-			if name == "mistakes" {
-				p.eval(`const f = document.querySelector("#plan"); f.value = f.value.replace("subject: Do two", "subjekt: Do two").replace("- one", "- gone");
-					f.form.querySelector("button[value=check]").click()`)
-				p.until(`document.querySelector("#wrong li")`)
-			}
-			if wide := p.eval("document.documentElement.scrollWidth"); wide != fmt.Sprint(how.width) {
-				t.Errorf("%s is %s pixels wide in a window of %d", path, wide, how.width)
-			}
-			if found := p.eval(pale); found != `""` {
-				t.Errorf("%s, %s: pale: %s", path, how.name, found)
-			}
-			p.picture(filepath.Join(out, name+"-"+how.name+".png"))
-		}
-	}
-	if os.Getenv("UI_PROJECT") == "" {
-		live(t, p, root, dir, at)
-	}
-	for _, fault := range browser.faults {
-		t.Errorf("the browser says: %s", fault)
-	}
-}
-
-// live checks that changes reach an open page, and that they leave alone what the user is typing.
-func live(t *testing.T, p *tab, root, dir string, at *sample.Boulder) {
-	t.Helper()
-	p.look(1100, "light")
-	p.load(root + "/b/" + at.ID)
-	p.eval(`document.querySelector("#note-all").open = true; document.querySelector("#note").value = "half a"; 0`)
-	at.Apply(boulder.Noted{Text: "written meanwhile"})
-	storeIn(t, dir, at)
-	p.until(`document.querySelector("#feed").textContent.includes("written meanwhile")`)
-	if got := p.eval(`document.querySelector("#note").value`); got != `"half a"` {
-		t.Errorf("what was being typed is %s", got)
-	}
-	// An order from the page comes back as an event.
-	p.eval(`document.querySelector("#note").value = "said on the page"; document.querySelector("#note").form.querySelector("button").click()`)
-	p.until(fmt.Sprintf(`document.querySelector(".told")?.textContent.includes(%q)`, "Noted for all sub-tasks"))
-	p.until(`document.querySelector("#feed").textContent.includes("said on the page")`)
-}

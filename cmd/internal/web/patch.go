@@ -105,6 +105,7 @@ func parsePatch(of string) (p patch) {
 			f.Lines = append(f.Lines, diffLine{Class: "hunk", Text: fmt.Sprintf("from line %d%s", cmp.Or(now, old), text.Prefixed(" · ", strings.TrimSpace(where)))})
 		case !inHunk:
 			f.header(line)
+		case line == "": // no line of a patch, which begins with what became of it
 		default:
 			added := diffLine{Text: strings.TrimPrefix(line, " "), Old: old, New: now}
 			switch {
@@ -114,7 +115,7 @@ func parsePatch(of string) (p patch) {
 			case strings.HasPrefix(line, "-"):
 				added = diffLine{"del", old, 0, line[1:]}
 				f.Removed++
-			case !strings.HasPrefix(line, " ") && line != "": // no newline at the end, or a cut
+			case !strings.HasPrefix(line, " "): // no newline at the end, or a cut
 				f.Note = strings.TrimPrefix(line, `\ `)
 				continue
 			}

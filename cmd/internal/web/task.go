@@ -63,7 +63,7 @@ func cellsOfTask(r *reading, t *boulder.SubTask) []cell {
 		}
 	}
 	model := cell{
-		Name: "Model", Value: view.ModelName(boulder.WithEffort(t.Model, t.Effort)), Of: text.Prefixed("agent ", t.Agent),
+		Name: "Model", Value: view.ModelName(boulder.WithEffort(t.Model, t.Effort)), Of: text.Prefixed("agent ", t.Agent), Wide: true,
 	}
 	if t.Attempts == 0 {
 		return []cell{model}
