@@ -98,7 +98,7 @@ func OpenCodeEnv(environ []string, home, url string) []string {
 // hook.
 func foreign(name string) bool {
 	switch name {
-	case "HOME", "PWD", "OLDPWD", "OPENAI_BASE_URL", "npm_config_offline":
+	case "HOME", "PWD", "OLDPWD", "TMPDIR", "OPENAI_BASE_URL", "npm_config_offline":
 		return true
 	}
 	return strings.HasSuffix(name, "_API_KEY") || strings.HasPrefix(name, "OPENCODE") ||
