@@ -1,6 +1,6 @@
 // Package mcp offers manager's commands to other agents, as tools of an MCP server. Tasks do not run here, but in
 // the process that holds the project's state, as after `manager run --detach`. The result of a tool is the --json
-// output of its command; its error is the command's message.
+// output of its command without what an agent does not need (lean); its error is the command's message.
 //
 // Agents are exposed to prompt injection, so they cannot approve commands: a plan with gates waits until the user
 // approves it on a terminal, and only the user can grant permissions.
@@ -10,8 +10,10 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bouldermgr/manager/cmd/internal/view"
@@ -21,6 +23,7 @@ import (
 type server struct {
 	project *project.Project
 	start   func(ctx context.Context) (*project.Access, error)
+	last    atomic.Pointer[string] // id of the boulder that the agent began or continued last
 }
 
 const (
@@ -66,7 +69,7 @@ func New(p *project.Project, start func(ctx context.Context) (*project.Access, e
 
 // add adds a tool. do returns the objects of its result, which may be partial with an error.
 func add[In any](to *mcp.Server, name string, reads bool, what string, do func(context.Context, In) ([]any, error)) {
-	tool := &mcp.Tool{Name: name, Description: what, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: reads}}
+	tool := &mcp.Tool{Name: name, Description: what, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: reads}, InputSchema: schemaOf[In]()}
 	mcp.AddTool(to, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, maxCall, errSlow)
 		defer cancel()
@@ -76,8 +79,12 @@ func add[In any](to *mcp.Server, name string, reads bool, what string, do func(c
 			said.WriteString("none") // a model takes an empty text for no answer
 		}
 		for _, o := range objects {
-			if writeErr := view.WriteJSON(&said, o); writeErr != nil {
-				return nil, nil, writeErr
+			short, leanErr := lean(o)
+			if leanErr == nil {
+				leanErr = view.WriteJSON(&said, short)
+			}
+			if leanErr != nil {
+				return nil, nil, leanErr
 			}
 		}
 		if err != nil && ctx.Err() != nil {
@@ -90,9 +97,32 @@ func add[In any](to *mcp.Server, name string, reads bool, what string, do func(c
 	})
 }
 
+// schemaOf describes the arguments of a tool.
+func schemaOf[In any]() *jsonschema.Schema {
+	s, err := jsonschema.For[In](nil)
+	if err != nil {
+		panic(err) // the types are below
+	}
+	if plan := s.Properties["plan"]; plan != nil {
+		plan.Types = []string{"object", "string"}
+		plan.Properties = map[string]*jsonschema.Schema{"task": {Type: "string"}, "sub_tasks": {Type: "array", Items: &jsonschema.Schema{
+			Type: "object",
+			Properties: map[string]*jsonschema.Schema{
+				"id": {Type: "string"}, "subject": {Type: "string"}, "description": {Type: "string"},
+				"success_criteria": listOfStrings(), "depends_on": listOfStrings(), "gates": listOfStrings(),
+			},
+		}}}
+	}
+	return s
+}
+
+func listOfStrings() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}}
+}
+
 type (
 	boulderInput struct {
-		Boulder string `json:"boulder" jsonschema:"its id, or a beginning or end of it that no other has"`
+		Boulder string `json:"boulder,omitempty" jsonschema:"its id, or a beginning or end of it that no other has; default: the one that you began or continued last, else the only one at work"`
 	}
 	waitInput struct {
 		boulderInput
@@ -121,7 +151,7 @@ type (
 	}
 	runInput struct {
 		Task string `json:"task,omitempty" jsonschema:"what to do, with all that has to be known for it: every agent gets it word for word"`
-		Plan string `json:"plan,omitempty" jsonschema:"instead of a task, a plan as YAML or JSON: {task: …, sub_tasks: [{id: a, description: …, success_criteria: […], depends_on: […], gates: [shell command that must exit 0]}]}"`
+		Plan any    `json:"plan,omitempty" jsonschema:"instead of a task, a plan: {task, sub_tasks: [{id, description, success_criteria, depends_on, gates: [shell command that must exit 0]}]}; an object, or YAML or JSON in a string"`
 	}
 	blockersInput struct {
 		Boulder string `json:"boulder,omitempty" jsonschema:"only those of this boulder"`

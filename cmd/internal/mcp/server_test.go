@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/mcp"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/project/projecttest"
 	"github.com/bouldermgr/manager/store"
@@ -299,8 +301,14 @@ func TestPlansThatRunAtOnce(t *testing.T) {
 	t.Parallel()
 	for plan, config := range map[string]string{ungated: "", gated: "allow_model_gates: true\n"} {
 		w := newWorld(t, config)
-		id := w.result("detached", "run", args{"plan": plan})["boulder_id"].(string)
-		w.result("wait", "wait", args{"boulder": id})
+		given := any(plan)
+		if config == "" { // a plan is an object, or a text
+			given = args{"task": "Do it", "sub_tasks": []any{args{"id": "one", "description": "Do it"}}}
+		}
+		id := w.result("detached", "run", args{"plan": given})["boulder_id"].(string)
+		if waited := w.result("wait", "wait", args{}); waited["boulder_id"] != id { // its own boulder needs no name
+			t.Errorf("waited for %v", waited)
+		}
 		d := w.snapshot(id)
 		if len(d.SubTasks) != 1 || len(d.SubTasks[0].GateHints) > 0 || (len(d.SubTasks[0].Gates) > 0) != (config != "") {
 			t.Errorf("%q: %+v", config, d)
@@ -414,7 +422,9 @@ func TestRefusals(t *testing.T) {
 		{"run", args{"plan": strings.Replace(gated, "pwned", "ghp_"+strings.Repeat("a1B2", 9), 1)}, "put it into an environment variable"},
 		{"run", args{"tsak": "Do it"}, "tsak"},
 		{"plan", args{"task": " "}, "say what to do"},
-		{"status", args{}, "boulder"},
+		{"status", args{}, "say which boulder is meant"},
+		{"run", args{"plan": args{"sub_tasks": []any{args{"descriptor": "x"}}}}, `there is no key "descriptor"`},
+		{"run", args{"plan": 7}, "plan"},
 		{"status", args{"boulder": ""}, "say which boulder is meant"},
 		{"pause", args{"boulder": ""}, "say which boulder is meant"},
 		{"status", args{"boulder": "nonsense"}, `no such boulder: "nonsense" (see `},
@@ -484,6 +494,35 @@ func TestLookAndSteer(t *testing.T) {
 	}
 	if made := w.result("report", "report", on); made["boulder_id"] != sample.ID {
 		t.Errorf("%v", made)
+	}
+}
+
+// Answers have nothing that an agent cannot act on: no nanoseconds, limits or empty fields.
+func TestLeanAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	s := sample.New(t, sample.ID)
+	s.Play()
+	db := w.db()
+	t.Cleanup(func() { db.Close() })
+	if err := db.Commit(t.Context(), s.State, s.State.TakeEvents()); err != nil {
+		t.Fatal(err)
+	}
+	limits := orchestrator.DefaultLimits()
+	projecttest.Serve(t, w.dir, project.Holder{PID: 42, Running: []string{sample.ID}, Command: "manager run", Limits: &limits}, db)
+	noise := regexp.MustCompile(`"(limits|pid|worked\w*|duration|elapsed_ms|hash|session_id)":|[0-9]\.[0-9]+Z|:null|:""|:\[\]|[0-9]{9}`)
+	for _, tool := range []string{"status", "wait", "report", "list", "blockers"} { // none names the boulder: one is at work
+		r, err := w.agent.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: args{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := r.Content[0].(*sdk.TextContent).Text
+		if found := noise.FindString(said); found != "" || r.IsError || len(said) > 4000 {
+			t.Errorf("%s: %s in %d characters: %s", tool, found, len(said), said)
+		}
+		if tool == "status" && !strings.Contains(said, `"running":true`) {
+			t.Errorf("%s", said)
+		}
 	}
 }
 

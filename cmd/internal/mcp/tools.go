@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,10 +55,14 @@ func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 	req := project.Request{Task: in.Task}
 	var warnings []yamlfile.Problem
 	switch {
-	case (strings.TrimSpace(in.Task) == "") == (in.Plan == ""):
+	case (strings.TrimSpace(in.Task) == "") == (in.Plan == nil || in.Plan == ""):
 		return nil, errors.New("run needs a task or a plan, and not both: a plan has the task in it")
-	case in.Plan != "":
-		plan, doubts, err := s.project.CheckPlan("(given)", []byte(in.Plan))
+	case in.Plan != nil && in.Plan != "":
+		given, err := planText(in.Plan)
+		if err != nil {
+			return nil, err
+		}
+		plan, doubts, err := s.project.CheckPlan("(given)", given)
 		if err == nil {
 			err = s.project.Criteria(nil).Check(plan)
 		}
@@ -72,6 +77,14 @@ func (s *server) run(ctx context.Context, in runInput) ([]any, error) {
 		req.Plan, req.GatesAsHints, req.AskPlan = plan, !s.project.Config().AllowModelGates, s.needsUser(plan)
 	}
 	return s.handOver(ctx, req, warnings...)
+}
+
+// planText returns a plan as the content of a plan file.
+func planText(plan any) ([]byte, error) {
+	if text, ok := plan.(string); ok {
+		return []byte(text), nil
+	}
+	return json.Marshal(plan)
 }
 
 // needsUser reports whether a plan has gates that need the user's approval.
@@ -99,21 +112,34 @@ func (s *server) handOver(ctx context.Context, req project.Request, warnings ...
 	if err != nil {
 		return nil, err
 	}
+	s.last.Store(&id)
 	return []any{started{view.Detached{Type: "detached", BoulderID: id, PID: pid}, warnings}}, nil
 }
 
-// requireName refuses an empty name: a command's default could be the user's own boulder.
-func requireName(ref string) error {
-	if ref == "" {
-		return errors.New("say which boulder is meant, with the boulder_id that run, plan or list returned")
+// named returns the boulder that is meant: without a name the agent's own, else the only one at work. A command's default could
+// be any other of the user's.
+func (s *server) named(ctx context.Context, ref string) (string, error) {
+	if last := s.last.Load(); ref == "" && last != nil {
+		return *last, nil
 	}
-	return nil
+	if ref != "" {
+		return ref, nil
+	}
+	there, err := s.project.Dial(ctx)
+	if err == nil {
+		defer there.Close()
+		if len(there.Holder.Running) == 1 {
+			return there.Holder.Running[0], nil
+		}
+	}
+	return "", errors.New("say which boulder is meant, with the boulder_id that run, plan or list returned")
 }
 
 func (s *server) look(
 	ctx context.Context, ref string, of func(ctx context.Context, there *project.Access, d boulder.Snapshot) (any, error),
 ) ([]any, error) {
-	if err := requireName(ref); err != nil {
+	ref, err := s.named(ctx, ref)
+	if err != nil {
 		return nil, err
 	}
 	made, err := project.Look(ctx, s.project, ref, of)
@@ -319,7 +345,8 @@ func (s *server) pause(ctx context.Context, in pauseInput) ([]any, error) {
 }
 
 func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any, error) {
-	if err := cmp.Or(requireName(ref), o.Validate()); err != nil {
+	ref, err := s.named(ctx, ref)
+	if err = cmp.Or(err, o.Validate()); err != nil {
 		return nil, err
 	}
 	done, err := s.project.Order(ctx, func(there *project.Access) (boulder.Snapshot, boulder.Order, error) {
@@ -337,11 +364,12 @@ func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any,
 
 // resume continues a boulder in the process that runs it, or else in the background server.
 func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
-	if err := requireName(in.Boulder); err != nil {
+	ref, err := s.named(ctx, in.Boulder)
+	if err != nil {
 		return nil, err
 	}
 	var why error
-	r, err := project.Look(ctx, s.project, in.Boulder, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (*project.Reading, error) {
+	r, err := project.Look(ctx, s.project, ref, func(ctx context.Context, there *project.Access, d boulder.Snapshot) (*project.Reading, error) {
 		if !d.Boulder.Status.Terminal() {
 			var err error
 			if why, err = s.inTheWay(ctx, there, d); err != nil {
@@ -366,19 +394,20 @@ func (s *server) resume(ctx context.Context, in boulderInput) ([]any, error) {
 }
 
 func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
-	if err := requireName(in.Boulder); err != nil {
+	ref, err := s.named(ctx, in.Boulder)
+	if err != nil {
 		return nil, err
 	}
 	how := project.Land{How: cmp.Or(in.How, boulder.LandedFiles), Branch: in.Branch, DryRun: in.DryRun}
 	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
 		return nil, fmt.Errorf("results do not land as %q from here, but in files or as a branch; see `manager land --help`", in.How)
 	}
-	l, err := s.project.Land(ctx, in.Boulder, how)
+	l, err := s.project.Land(ctx, ref, how)
 	if conflict, is := errors.AsType[*workspace.ConflictError](err); is {
-		return nil, fmt.Errorf("land boulder %s: %w\n\n%s", in.Boulder, err, view.Conflicts(conflict.Conflicts))
+		return nil, fmt.Errorf("land boulder %s: %w\n\n%s", ref, err, view.Conflicts(conflict.Conflicts))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("land boulder %s: %w", in.Boulder, err)
+		return nil, fmt.Errorf("land boulder %s: %w", ref, err)
 	}
 	return []any{view.Land{Type: "land", BoulderID: l.Of.Boulder.ID, Landed: l.Landed, Files: l.Files, DryRun: in.DryRun}}, nil
 }
