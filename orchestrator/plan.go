@@ -103,7 +103,7 @@ type Looks struct {
 // PlanPatiently asks the Task Ledger for a plan without a boulder, by one of these models, and waits out faults like a run with
 // these limits. A crash forgets what a look found and the user answered. ask, which may be nil, asks the user. told gets each
 // [boulder.PlanTrouble] that is waited out, each [boulder.Switched], and a look's [boulder.LookStarted], [boulder.Looked] and
-// [boulder.UsageReport]. The error says why no plan came.
+// [boulder.UsageReport]. The error says why no plan came: [ErrWaiting] if no model can be used, or not before long.
 func PlanPatiently(
 	ctx context.Context, p Planner, models boulder.Models, looks Looks, ask Ask, req boulder.PlanRequest, l Limits, told func(boulder.Body),
 ) (plan *boulder.Plan, usage boulder.Usage, err error) {
@@ -146,7 +146,7 @@ func PlanPatiently(
 						decided, err = true, applyTo(s, now, switched)
 					}
 				case schedule.Stop:
-					return nil, usage, errors.New(a.Reason)
+					return nil, usage, stopError(a)
 				case schedule.Wake:
 					for _, b := range faults {
 						if fault, ok := b.(boulder.PlanTrouble); ok {

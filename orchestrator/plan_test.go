@@ -324,6 +324,9 @@ func TestPlanPatiently(t *testing.T) {
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) || usage.Calls != int64(calls) {
 				t.Errorf("%s: %v after %d calls, %+v", name, err, calls, usage)
 			}
+			if waiting := err != nil && !test.stop && name != "no wait for a key"; errors.Is(err, orchestrator.ErrWaiting) != waiting {
+				t.Errorf("%s: %v is not what a run says that pauses", name, err)
+			}
 			longer := func(got, least time.Duration) bool { return got >= least && got <= least*5/4+time.Second }
 			if !slices.EqualFunc(waits, test.waits, longer) {
 				t.Errorf("%s: waited %v, want %v", name, waits, test.waits)
