@@ -83,9 +83,9 @@ paragraph for AGENTS.md that tells agents what manager expects of them.`,
 
 func (a *app) newValidateCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "validate [flags] [PLAN.yaml]",
+		Use:   "validate [flags] [PLAN.yaml | LIST]",
 		Short: "Check the configuration and a plan file",
-		Long: `Checks the configuration and a plan file (default: .manager/plan.yaml, if there is one): all mistakes at once, each with its
+		Long: `Checks the configuration and a plan file (default: .manager/plan.yaml, if there is one) or a list of tasks: all mistakes at once, each with its
 place. Nothing is run, and no model is asked.
 
 Exit codes: 0 both can be used · 2 something is wrong.`,
@@ -97,9 +97,9 @@ Exit codes: 0 both can be used · 2 something is wrong.`,
 			}
 			switch {
 			case len(args) > 0 && !exists(path):
-				return usagef("there is no plan file %s", path)
+				return a.noFile("plan file", args[0])
 			case exists(path):
-				planErr = a.checkPlan(path, r)
+				planErr = a.checkPlan(cmp.Or(cmp.Or(args...), path), path, r)
 			}
 			for _, w := range r.Warnings {
 				a.warn("%s", w)
@@ -119,13 +119,10 @@ Exit codes: 0 both can be used · 2 something is wrong.`,
 	}
 }
 
-func (a *app) checkPlan(path string, r *validReport) error {
-	data, err := yamlfile.Read(path)
-	if err != nil {
-		return err
-	}
-	plan, warnings, err := a.project.CheckPlan(path, data)
+func (a *app) checkPlan(name, path string, r *validReport) error {
+	plan, warnings, kind, err := a.readAny(name, path)
 	if err == nil {
+		r.List = kind
 		r.Plan, r.SubTasks, r.Warnings = a.pretty(path), len(plan.SubTasks), append(r.Warnings, warnings...)
 	}
 	return err
@@ -136,6 +133,7 @@ type validReport struct {
 	Type     string             `json:"type"` // validate
 	OK       bool               `json:"ok"`
 	Plan     string             `json:"plan,omitempty"` // the file, if it can be used
+	List     string             `json:"list,omitempty"` // what the file is instead of a plan: a list of tasks of another tool
 	SubTasks int                `json:"sub_tasks"`
 	Problems []yamlfile.Problem `json:"problems"` // with file, line and column
 	Warnings []yamlfile.Problem `json:"warnings"` // about commands
@@ -144,7 +142,7 @@ type validReport struct {
 func (r *validReport) Print(o page.Out) {
 	o.Say("The configuration can be used.")
 	if r.Plan != "" {
-		o.Say(o.Plain(r.Plan), " can be used: ", text.Plural(r.SubTasks, "sub-task"), ".")
+		o.Say(o.Plain(r.Plan), " can be used: ", text.Prefixed("it is ", r.List)+text.If(r.List != "", ", "), text.Plural(r.SubTasks, "sub-task"), ".")
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -93,7 +94,10 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 	case f.from != "":
 		data, err := a.readFrom(f.from, maxTask)
 		if err != nil {
-			return "", usagef("cannot read the task: %v", err)
+			return "", a.unreadable(f.from, err)
+		}
+		if _, err := a.project.ReadList(f.from, data, "", false); secretive(err) {
+			return "", notSent(f.from, err)
 		}
 		s = string(data)
 	}
@@ -132,6 +136,8 @@ func (f *taskFlags) input(a *app, args []string) (task string, list *project.Tas
 	switch {
 	case !ok:
 		return "", list, err
+	case unknown.Secret:
+		return "", nil, notSent(f.from, err)
 	case unknown.Plan:
 		return "", nil, usagef("%s %s: run it with `manager run %[1]s`", f.from, unknown.Looks)
 	case unknown.Text:
@@ -145,12 +151,71 @@ func (f *taskFlags) input(a *app, args []string) (task string, list *project.Tas
 		f.from, unknown.Looks, project.ListKinds)
 }
 
+// secretive reports whether the error says that a file may hold secrets.
+func secretive(err error) bool {
+	unknown, ok := errors.AsType[*project.UnknownList](err)
+	return ok && unknown.Secret
+}
+
+// notSent refuses a file that may hold secrets.
+func notSent(name string, looks error) error {
+	return usagef("%s %s: nothing of it is sent to a model, since it may hold secrets; say in words what to do, as in"+
+		" `manager plan \"TASK\"`", name, strings.TrimPrefix(looks.Error(), "it "))
+}
+
+// unreadable refuses a file of a task that cannot be read.
+func (a *app) unreadable(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return a.noFile("file", name)
+	}
+	return usagef("cannot read the task: %v", err)
+}
+
+// noFile says that there is no such file, and which one was probably meant.
+func (a *app) noFile(what, name string) error {
+	ext := filepath.Ext(name)
+	entries, _ := os.ReadDir(filepath.Dir(a.file(name)))
+	var alike []string
+	for _, entry := range entries {
+		if stem, same := strings.CutSuffix(entry.Name(), ext); same {
+			alike = append(alike, stem)
+		}
+	}
+	if near := text.Nearest(strings.TrimSuffix(filepath.Base(name), ext), alike); near != "" {
+		return usagef("there is no %s %s: did you mean %s?", what, name, filepath.Join(filepath.Dir(name), near+ext))
+	}
+	return usagef("there is no %s %s", what, name)
+}
+
+// readAny reads a plan, or a list of tasks of another tool as one; then kind says which. path leads to the file called name.
+func (a *app) readAny(name, path string) (plan *boulder.Plan, warnings []yamlfile.Problem, kind string, err error) {
+	data, err := yamlfile.Read(path)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if ext := extension(path); ext != ".yaml" && ext != ".yml" {
+		list, err := a.project.ReadList(path, data, "", false)
+		unknown, other := errors.AsType[*project.UnknownList](err)
+		switch {
+		case err == nil:
+			return list.Plan, nil, list.Kind, nil
+		case !other:
+			return nil, nil, "", err
+		case !unknown.Plan:
+			return nil, nil, "", usagef("%s %s, and is neither a plan nor a list of tasks that manager knows (%s)", name, unknown.Looks,
+				project.ListKinds)
+		}
+	}
+	plan, warnings, err = a.project.CheckPlan(path, data)
+	return plan, warnings, "", err
+}
+
 // readList reads a list of tasks of another tool, and says what of it is in the plan.
 func (f *taskFlags) readList(a *app, name string) (*project.TaskList, []byte, error) {
 	data, err := a.readFrom(name, maxList)
 	switch {
 	case err != nil:
-		return nil, nil, usagef("cannot read the task: %v", err)
+		return nil, nil, a.unreadable(name, err)
 	case len(data) > maxList:
 		return nil, nil, usagef("%s is longer than %d MiB: keep what is open in a file of its own", name, maxList>>20)
 	}

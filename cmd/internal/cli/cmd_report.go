@@ -116,7 +116,7 @@ func (a *app) newGraphCmd() *cobra.Command {
 		Short: "Show the dependency graph",
 		Long: `Draws the dependency graph of a boulder (default: the active one, or the plan in .manager/plan.yaml if nothing was run)
 with the status of each sub-task, also while another process runs it. An argument that ends in .yaml, .yml or .json is a
-plan file.`,
+plan file, and any other file a list of tasks; see ` + "`manager plan --help`" + `.`,
 		Example: `  manager graph
   manager graph feature.yaml
   manager graph -o plan.svg
@@ -140,7 +140,7 @@ plan file.`,
 // readGraph reads the graph. With an error it still returns one if the boulder's head could be read.
 func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph, error) {
 	path := a.file(ref)
-	if !looksLikePlan(ref) {
+	if !looksLikePlan(ref) && (ref == "" || !a.isFile(ref)) {
 		var drawn *view.Graph
 		r, err := project.Look(ctx, a.project, ref, a.project.Recent)
 		if r != nil {
@@ -152,12 +152,12 @@ func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph,
 		}
 	}
 	if !exists(path) {
-		return nil, usagef("there is no plan file %s", path)
+		return nil, a.noFile("plan file", ref)
 	}
 	if a.openErr != nil {
 		return nil, a.openErr
 	}
-	plan, err := a.project.ReadPlan(path)
+	plan, _, _, err := a.readAny(cmp.Or(ref, path), path)
 	if err != nil {
 		return nil, err
 	}

@@ -118,7 +118,7 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 			return "", usagef("no plan and no task: there is no %s; say what to do, as in `manager run \"Add dark mode\"`,"+
 				" or make a plan first with `manager plan`", a.pretty(path))
 		case !exists(path):
-			return "", usagef("there is no plan file %s", path)
+			return "", a.noFile("plan file", args[0])
 		case o.list:
 			return "", usagef("--from-list needs a task, not a plan file")
 		}
@@ -173,6 +173,8 @@ func (o *runOptions) listFile(a *app, name string) (*project.TaskList, error) {
 		return list, err
 	case unknown.Plan:
 		return nil, nil
+	case unknown.Secret:
+		return nil, notSent(name, err)
 	}
 	return nil, usagef("%s %s, and is neither a plan nor a list of tasks that manager knows (%s). To have it planned as a task:"+
 		" manager run %s--from %[1]s%[5]s", name, unknown.Looks, project.ListKinds, text.If(!unknown.Text, "--plan "),

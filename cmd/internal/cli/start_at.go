@@ -9,6 +9,9 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
+// farthest is how far off a run may begin.
+const farthest = 90 * 24 * time.Hour
+
 // startAt returns when a run with `--at` begins.
 func (a *app) startAt(ctx context.Context, said string, req *project.Request) (time.Time, error) {
 	now := time.Now()
@@ -33,8 +36,11 @@ func (a *app) startAt(ctx context.Context, said string, req *project.Request) (t
 // parseStart parses a time of day, of today or else of tomorrow, or a duration from now.
 func parseStart(said string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(said); err == nil {
-		if d < 0 {
+		switch {
+		case d < 0:
 			return time.Time{}, usagef("--at %s: it lies in the past", said)
+		case d > farthest:
+			return time.Time{}, usagef("--at %s: that is more than %s from now: is it a slip?", said, text.Elapsed(farthest))
 		}
 		return now.Add(d), nil
 	}

@@ -46,7 +46,7 @@ func TestParseStart(t *testing.T) {
 			t.Errorf("%s at %s: %s, %v", tc.said, tc.now, at.Format(form), err)
 		}
 	}
-	for _, said := range []string{"soon", "25:00", "-5m", "1", "01:00:00", "01:60"} {
+	for _, said := range []string{"soon", "25:00", "-5m", "999999h", "1", "01:00:00", "01:60"} {
 		if at, err := parseStart(said, time.Now()); err == nil || !strings.Contains(err.Error(), "--at "+said) {
 			t.Errorf("%s: %s, %v", said, at, err)
 		}

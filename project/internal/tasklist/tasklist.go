@@ -58,10 +58,11 @@ type Options struct {
 
 // Unknown is the error for a file that is none of the lists.
 type Unknown struct {
-	Looks string // "looks like …"
-	Text  bool   // the file is text that could be a task
-	Boxes int    // how many boxes that text has
-	Plan  bool   // it is a plan of manager
+	Looks  string // "looks like …"
+	Text   bool   // the file is text that could be a task
+	Boxes  int    // how many boxes that text has
+	Plan   bool   // it is a plan of manager
+	Secret bool   // it may hold secrets
 }
 
 func (e *Unknown) Error() string { return "it " + e.Looks }
@@ -89,6 +90,9 @@ func Read(name string, data []byte, o Options) (*List, error) {
 		return nil, &Unknown{Looks: "looks like no text"}
 	case len(bytes.TrimSpace(data)) == 0:
 		return nil, &Unknown{Looks: "is empty", Text: true}
+	}
+	if other := otherThan(data); other != nil {
+		return nil, other
 	}
 	n := 0
 	for line := range bytes.Lines(data) {
