@@ -28,6 +28,11 @@ type API interface {
 	// DeleteSession removes a session for good. It is no error if the session does not exist.
 	DeleteSession(ctx context.Context, sessionID string) error
 
+	// ArchiveSession marks a session as archived, or with a zero time as not archived. OpenCode's pages then hide it; the
+	// list of its command line does not. It changes nothing where [Caps] lack it. The error matches [ErrNotFound] if the
+	// session does not exist.
+	ArchiveSession(ctx context.Context, sessionID string, at time.Time) error
+
 	// Abort stops the session's turn, if it has one. It returns before the turn has ended. These events follow:
 	// [SessionFailed] with [MessageAborted] and the idle status (neither if the model was not called yet), the end of
 	// the running tool, the completion of the message with that error, and idle again. The second idle may come after
@@ -127,6 +132,7 @@ type Caps struct {
 	Todos       bool   // agents have a built-in todo list
 	Diagnostics bool   // language servers check what agents edit
 	Toasts      bool   // the terminal interface shows notices
+	Archives    bool   // sessions can be archived
 }
 
 type backend interface {

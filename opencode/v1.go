@@ -24,7 +24,7 @@ type v1 struct {
 func (v v1) in(path string) API { return v1{v.Client, path} }
 
 func (v v1) caps() Caps {
-	return Caps{Generation: 1, Version: v.version, Todos: true, Diagnostics: true, Toasts: true}
+	return Caps{Generation: 1, Version: v.version, Todos: true, Diagnostics: true, Toasts: true, Archives: true}
 }
 
 func (v v1) events() (path string, read func(data []byte) ([]Event, error)) {
@@ -88,6 +88,18 @@ func (v v1) AddRules(ctx context.Context, sessionID string, rules ...Rule) error
 
 func (v v1) DeleteSession(ctx context.Context, sessionID string) error {
 	return remove(ctx, v, "delete session", sessionPath(sessionID), nil)
+}
+
+// ArchiveSession sends 0 for no time: OpenCode 1.18.33 ignores null.
+func (v v1) ArchiveSession(ctx context.Context, sessionID string, at time.Time) error {
+	var archived int64
+	if !at.IsZero() {
+		archived = at.UnixMilli()
+	}
+	return v.call(ctx, request{
+		op: "archive session", method: http.MethodPatch, path: sessionPath(sessionID),
+		in: map[string]any{"time": map[string]int64{"archived": archived}},
+	})
 }
 
 func (v v1) Abort(ctx context.Context, sessionID string) error {

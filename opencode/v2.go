@@ -263,6 +263,9 @@ func (v v2) DeleteSession(ctx context.Context, sessionID string) error {
 	return remove(ctx, v, "delete session", v2path(sessionID), nil)
 }
 
+// ArchiveSession does nothing: sessions of 2.0.21 have a time of archiving, and no call sets it.
+func (v v2) ArchiveSession(context.Context, string, time.Time) error { return nil }
+
 // Statuses reports a session as busy while a sub-agent is, even in the background: it then continues by itself.
 func (v v2) Statuses(ctx context.Context) (map[string]Status, error) {
 	active, err := v.active(ctx)

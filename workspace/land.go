@@ -133,23 +133,8 @@ func (s *Slots) copyRefs(ctx context.Context, from, to string) error {
 // Free removes the slots and refs of a finished boulder. It keeps under refs/manager/dropped/<boulder> the tip, unless
 // it landed, and work of sub-tasks that is not on the tip. It may be called again.
 func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error {
-	dir, markers := s.dirOf(boulderID), []string(nil)
-	if dir != "" {
-		markers, _ = fs.Glob(os.DirFS(dir), "*.json") // the pattern is valid
-	}
-	bare := s.project.Slots() // without a set-up
-	bare.OnKept, bare.Home, bare.Instead = s.OnKept, s.Home, s.Instead
-	for _, name := range markers { // capture what is in no ref yet
-		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
-		if err == nil && n > 0 {
-			_, err = bare.prepare(ctx, boulder.SlotClaim{BoulderID: boulderID, Slot: n, Base: base, From: base})
-		}
-		if err != nil {
-			return fmt.Errorf("slot %d of boulder %s: %w", n, boulderID, err)
-		}
-		if err := os.RemoveAll(tempDir(filepath.Join(dir, strconv.Itoa(n)))); err != nil {
-			return err
-		}
+	if err := s.captureAll(ctx, boulderID, base); err != nil {
+		return err
 	}
 	refs, err := s.project.git.refs(ctx, refOf(boulderID))
 	if err != nil {
@@ -173,6 +158,36 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 		for _, name := range leftovers {
 			_ = os.RemoveAll(filepath.Join(d.path(), name))
 		}
+	}
+	return s.removeAll(boulderID)
+}
+
+// captureAll captures what of the boulder's slots is in no ref yet, and removes their temporary directories.
+func (s *Slots) captureAll(ctx context.Context, boulderID, base string) error {
+	dir, markers := s.dirOf(boulderID), []string(nil)
+	if dir != "" {
+		markers, _ = fs.Glob(os.DirFS(dir), "*.json") // the pattern is valid
+	}
+	bare := s.project.Slots() // without a set-up
+	bare.OnKept, bare.Home, bare.Instead = s.OnKept, s.Home, s.Instead
+	for _, name := range markers {
+		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
+		if err == nil && n > 0 {
+			_, err = bare.prepare(ctx, boulder.SlotClaim{BoulderID: boulderID, Slot: n, Base: base, From: base})
+		}
+		if err != nil {
+			return fmt.Errorf("slot %d of boulder %s: %w", n, boulderID, err)
+		}
+		if err := os.RemoveAll(tempDir(filepath.Join(dir, strconv.Itoa(n)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll removes the slots of a boulder, except for what has files that are nowhere else.
+func (s *Slots) removeAll(boulderID string) error {
+	for _, d := range s.dirs() {
 		if err := errors.Join(removeSlots(filepath.Join(d.path(), boulderID)), s.leave(d)); err != nil {
 			return err
 		}

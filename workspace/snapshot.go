@@ -19,6 +19,9 @@ const maxFile = 64 << 20
 
 const addTimeout = 10 * time.Minute // of storing new content
 
+// indexPrefix begins the names of the temporary directories of indexes.
+const indexPrefix = "manager-index-"
+
 // Snapshot records the state of the project and returns its id, a git tree; empty outside of a git work tree. Snapshots
 // may be taken concurrently. A file that changes meanwhile is recorded as it was at some moment.
 //
@@ -30,7 +33,7 @@ func (w *Workspace) Snapshot(ctx context.Context) (id string, err error) {
 	if w.reason != "" {
 		return "", nil
 	}
-	dir, err := os.MkdirTemp("", "manager-index-")
+	dir, err := os.MkdirTemp("", indexPrefix)
 	if err != nil {
 		return "", fmt.Errorf("snapshot of %s: %w", w.git.dir, err)
 	}

@@ -72,6 +72,18 @@ func Money(dollars float64) string {
 	return fmt.Sprintf("$%.3f", dollars)
 }
 
+// Bytes formats a size, with 1,000 bytes in a kB: 0 bytes, 12.3 kB, 4.5 MB.
+func Bytes(n int64) string {
+	if n < 1000 {
+		return Plural(int(n), "byte")
+	}
+	size, unit := float64(n)/1000, 0
+	for ; size >= 999.95 && unit < 3; unit++ {
+		size /= 1000
+	}
+	return fmt.Sprintf("%.1f %cB", size, "kMGT"[unit])
+}
+
 // Plural formats a number and a noun whose plural takes an s: "1 turn", "0 turns", "2 turns".
 func Plural(n int, thing string) string { return fmt.Sprintf("%d %s%s", n, thing, If(n != 1, "s")) }
 

@@ -42,6 +42,7 @@ var Cases = []Case{
 	{"models, agents and the default model are listed", catalogue},
 	{"a notice is shown in the terminal interface", toast},
 	{"a session keeps its title, metadata, agent and rules, until it is deleted", storedSession},
+	{"a session is archived and brought back", archivedSession},
 	{"sessions are listed by their last activity, and found by their title", listedSessions},
 	{"an event stream that was cut comes back, and says that something may be missing", cutStream},
 	{"a turn calls its tools, its events come in order, and what it did can be read back", turn},

@@ -61,6 +61,18 @@ func storedSession(s *scene) {
 	s.want(errors.Is(err, opencode.ErrNotFound), "a message that never was: %v", err)
 }
 
+func archivedSession(s *scene) {
+	s.skipUnless(s.suite.Caps().Archives, "no call of its API archives one")
+	made := must(s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark}))
+	for _, at := range []time.Time{time.UnixMilli(made.Created.UnixMilli() + 1), {}} {
+		s.must(s.dir.ArchiveSession(s.ctx, made.ID, at))
+		got := must(s.dir.Session(s.ctx, made.ID))
+		s.want(got.Archived.Equal(at) && got.Updated.Equal(made.Updated), "archived at %v: %+v", at, got)
+	}
+	err := s.dir.ArchiveSession(s.ctx, "ses_none", time.Now())
+	s.want(errors.Is(err, opencode.ErrNotFound), "a session that never was: %v", err)
+}
+
 func listedSessions(s *scene) {
 	s.model(scriptmodel.Steps())
 	old, _ := s.newSession()

@@ -173,8 +173,8 @@ other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
 	group("Look", a.newStatusCmd(), a.newLogsCmd(), a.newShowCmd(), a.newDiffCmd(), a.newReportCmd(), a.newGraphCmd(), a.newListCmd())
 	group("Steer", a.newPauseCmd(), a.newNoteCmd(), a.newRetryCmd(), a.newRedoCmd(), a.newKeepCmd(), a.newSkipCmd(), a.newCancelCmd())
 	group("Unattended", a.newTopCmd(), a.newUICmd(), a.newBlockersCmd(), a.newServeCmd(), a.newAttachCmd(), a.newWaitCmd(), a.newWatchCmd())
-	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newLandCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(), a.newReplayCmd(),
-		a.newMCPCmd(), a.newSchemaCmd(), a.newInitCmd(), a.newConfigCmd(), a.newTrustCmd(), a.newValidateCmd(), a.newVersionCmd())
+	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newLandCmd(), a.newArchiveCmd(), a.newGCCmd(), a.newExportCmd(), a.newImportCmd(), a.newReplayCmd(),
+		a.newMCPCmd(), a.newSchemaCmd(), a.newInitCmd(), a.newConfigCmd(), a.newTrustCmd(), a.newValidateCmd(), a.newUninstallCmd(), a.newVersionCmd())
 	if a.Extend != nil {
 		group("Other machines", a.Extend(func(ctx context.Context) (*project.Project, error) { return a.project, a.connect(ctx) })...)
 	}

@@ -173,8 +173,10 @@ func (a *app) newArchiveCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive [flags] [BOULDER …]",
 		Short: "Archive finished boulders",
-		Long: `Hides finished boulders from ` + "`manager list`" + ` (default: the active one). Nothing is deleted: they are
-listed with ` + "`manager list --archived`" + `, can be looked at as before, and come back with --undo.`,
+		Long: `Hides finished boulders from ` + "`manager list`" + ` (default: the active one). They are listed with
+` + "`manager list --archived`" + `, can be looked at as before, and come back with --undo. Their sessions are archived in OpenCode 1
+(its pages hide them then; ` + "`opencode session list`" + ` does not), and the copies in which they worked are removed; results that have
+not landed stay. ` + "`manager gc`" + ` removes the sessions.`,
 		Example: `  manager archive 01k3 01k4
   manager archive --undo 01k3`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), undo, args) },
@@ -228,14 +230,23 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 		}
 		return nil
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.json:
-		return writeLines(a.Stdout, done)
 	}
+	var changed []string
 	for _, r := range done {
-		fmt.Fprintf(a.Stdout, says[r.Changed], r.BoulderID)
+		if r.Changed {
+			changed = append(changed, r.BoulderID)
+		}
+		if !a.json {
+			fmt.Fprintf(a.Stdout, says[r.Changed], r.BoulderID)
+		}
+	}
+	if err := a.project.PutAway(ctx, changed, undo); err != nil {
+		a.warn("%v; `manager gc` does the rest", err)
+	}
+	if a.json {
+		return writeLines(a.Stdout, done)
 	}
 	return nil
 }
