@@ -100,4 +100,20 @@ func TestErrorTellsWhatToDo(t *testing.T) {
 	if failure.Error() != want {
 		t.Errorf("got  %s\nwant %s", failure, want)
 	}
+	for _, test := range []struct {
+		status     int
+		code, said string
+		want       string
+	}{
+		{403, "", "Project p has no access to model gpt-5.", "the key is valid but lacks this model (403): Project p has no access to model gpt-5; " +
+			"check with the provider what the key in OPENAI_API_KEY may use, or choose another model"},
+		{403, "", "Country not supported", "the key is valid but may not do this (403): Country not supported; check with the provider"},
+		{404, "model_not_found", "No such model", "the provider does not have this model, or the key lacks it (404 model_not_found): " +
+			"No such model; check its name (`opencode models` lists what there is) and what the key in OPENAI_API_KEY may use"},
+	} {
+		e := providers.Classify(test.status, test.code, test.said, nil, nil)
+		if e.KeyEnv = "OPENAI_API_KEY"; !strings.HasPrefix(e.Error(), test.want) {
+			t.Errorf("got  %s\nwant %s", e, test.want)
+		}
+	}
 }

@@ -85,13 +85,25 @@ var meanings = map[Kind]struct {
 func (e *Error) Error() string {
 	meaning := meanings[e.Kind]
 	what := cmp.Or(meaning.what, "failed")
+	switch {
+	case e.Kind == KindAuth && e.Status == http.StatusForbidden && strings.Contains(strings.ToLower(e.Message), "model"):
+		what = "the key is valid but lacks this model"
+	case e.Kind == KindAuth && e.Status == http.StatusForbidden:
+		what = "the key is valid but may not do this"
+	case e.UnknownModel():
+		what = "the provider does not have this model, or the key lacks it"
+	}
 	if status := text.JoinedBy(" ", text.If(e.Status != 0, strconv.Itoa(e.Status)), e.Code); status != "" {
 		what += " (" + status + ")"
 	}
 	todo := meaning.todo
-	switch {
+	switch key := cmp.Or(text.Prefixed("the key in ", e.KeyEnv), "the key"); {
+	case e.Kind == KindAuth && e.Status == http.StatusForbidden:
+		todo = "check with the provider what " + key + " may use, or choose another model"
 	case e.Kind == KindAuth && e.KeyEnv != "":
-		todo = "check the key in " + e.KeyEnv + " and that it may use this model"
+		todo = "check " + key + " and that it may use this model"
+	case e.UnknownModel():
+		todo = "check its name (`opencode models` lists what there is) and what " + key + " may use"
 	case (e.Kind == KindRateLimit || e.Kind == KindOverloaded) && e.RetryAfter > 0:
 		todo = "try again in " + e.RetryAfter.Round(time.Second).String()
 	}
