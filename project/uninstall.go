@@ -76,6 +76,8 @@ func (p *Project) Uninstall(ctx context.Context) (*Uninstall, error) {
 	return u, p.addState(u)
 }
 
+const listOfAsked = "your list of what agents asked"
+
 // idle returns an error if a run, a server or a watch is at work in the project.
 func (p *Project) idle(ctx context.Context) error {
 	there, err := p.Dial(ctx)
@@ -124,7 +126,7 @@ func (p *Project) addState(u *Uninstall) error {
 	}
 	for _, name := range blockers.Files(p.cfg.Blockers.File)[:1] {
 		if path := filepath.Join(p.dir, filepath.FromSlash(name)); exists(path) && filepath.Dir(path) != p.stateDir() {
-			u.Left = append(u.Left, Left{Kind: "file", Path: path, Stays: "your list of what agents asked"})
+			u.Left = append(u.Left, Left{Kind: "file", Path: path, Stays: listOfAsked})
 		}
 	}
 	return nil
@@ -147,7 +149,10 @@ func (p *Project) stays(path string) string {
 		})
 		return text.If(err != nil || set, "your configuration")
 	}
-	return cmp.Or(text.If(name == "plan.yaml.bak", "a plan that you changed"), "not of manager's own")
+	return cmp.Or(map[string]string{
+		"plan.yaml.bak": "a plan that you changed", filepath.Base(blockers.DefaultFile): listOfAsked,
+		"landing.json": "a landing is under way: `manager land` ends it",
+	}[name], "not of manager's own")
 }
 
 // removeState removes entries of the state directory, and the directory if nothing else is in it. OpenCode is stopped before.
