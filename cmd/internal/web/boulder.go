@@ -59,7 +59,7 @@ func (s *Site) tab(name string, quick bool, add func(p *Page, read *reading, r *
 
 // addHead adds what the boulder is and how it stands. waits includes what waits for the user: the overview shows that itself.
 func (s *Site) addHead(p *Page, r *reading, waits bool) {
-	b, status := &r.Boulder, view.NewStatus(r.Reading)
+	b, status := &r.Boulder, r.status
 	p.add("head", "", s.html("head", map[string]any{
 		"B": b, "S": status, "Shown": status.Shown(), "Held": r.Holder != nil, "Cells": cellsOf(r), "Frozen": p.Frozen,
 		"Redo": b.Tally.Completed > 0 && !b.Closed(), "Waiting": text.If(waits, status.Waiting.Text()),
@@ -81,7 +81,7 @@ func (s *Site) overview(p *Page, read *reading, r *http.Request) {
 	s.addOutcome(p, read)
 	s.addGraph(p, read, link)
 	if len(read.SubTasks) > 0 || read.Revision == nil { // else the approval shows them
-		p.add("tasks", "Sub-tasks", s.html("tasks", map[string]any{"S": view.NewStatus(read.Reading), "Link": link}))
+		p.add("tasks", "Sub-tasks", s.html("tasks", map[string]any{"S": read.status, "Link": link}))
 		if read.Revision != nil && len(read.Revision.Plan.Facts.Questions) > 0 {
 			p.add("asked", "Asked before the split", printed(func(o page.Out) { view.Questions(o, &read.Revision.Plan) }))
 		}
@@ -159,7 +159,7 @@ func dollars(n float64) string { return fmt.Sprintf("$%.2f", n) }
 func cost(u boulder.Usage) string { return text.Money(u.Cost) + text.If(u.Unpriced > 0, "+?") }
 
 func cellsOf(r *reading) []cell {
-	b, used, limit, worked := &r.Boulder, view.NewReceipt(r.Reading).Usage, budgetOf(r.Boulder.Budget), r.Worked()
+	b, used, limit, worked := &r.Boulder, r.status.Usage, budgetOf(r.Boulder.Budget), r.Worked()
 	t, number := b.Tally, func(n int) string { return fmt.Sprint(n) }
 	said := text.JoinedBy(", ", "done", text.Some(t.InProgress, "in progress"), text.Some(t.Failed, "failed"),
 		text.Some(t.Blocked, "blocked"), text.Some(t.Skipped, "skipped"), text.Some(t.Cancelled, "cancelled"))
@@ -201,7 +201,7 @@ func (s *Site) Freeze(ctx context.Context, there *project.Access, d boulder.Snap
 	p.add("report", "", printed(func(o page.Out) { view.PrintFindings(o, s.project.Report(r.Reading)) }))
 	s.addGraph(p, r, link)
 	if len(r.SubTasks) > 0 {
-		p.add("tasks", "Sub-tasks", s.html("tasks", map[string]any{"S": view.NewStatus(r.Reading), "Link": link}))
+		p.add("tasks", "Sub-tasks", s.html("tasks", map[string]any{"S": r.status, "Link": link}))
 	}
 	turns := boulder.Turns(r.Events, "")
 	p.add("changes", "What changed", s.html("changes", s.patchOf(ctx, r, "")))

@@ -26,8 +26,8 @@ type way struct {
 
 // ways to look at every page. Others are only measured.
 var (
-	ways     = []way{{"light", "light", 1100}, {"dark", "dark", 1100}, {"phone", "light", 390}}
-	measured = []way{{"wide", "light", 1600}, {"phone, dark", "dark", 390}, {"tablet", "light", 760}}
+	ways     = []way{{"light", "light", 1100}, {"dark", "dark", 1100}, {"phone", "light", 390}, {"wide", "light", 1600}}
+	measured = []way{{"phone, dark", "dark", 390}, {"tablet", "light", 760}}
 )
 
 // shot is a picture in the contact sheet.

@@ -111,7 +111,8 @@ func printed(by func(o page.Out)) template.HTML {
 // reading is one read of a boulder.
 type reading struct {
 	*project.Reading
-	cut bool // only the newest events of the log were read
+	cut    bool // only the newest events of the log were read
+	status *view.Status
 }
 
 // read reads a boulder, partially if it also returns an error. With quick, only the newest events of a long log are
@@ -140,7 +141,8 @@ func (s *Site) readRest(ctx context.Context, there *project.Access, d boulder.Sn
 	} else {
 		events, err = s.logOf(ctx, there, d.Boulder)
 	}
-	r := &reading{s.project.Reading(ctx, there, d, events), cut}
+	r := &reading{Reading: s.project.Reading(ctx, there, d, events), cut: cut}
+	r.status = view.NewStatus(r.Reading)
 	return r, err
 }
 

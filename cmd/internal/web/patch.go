@@ -19,6 +19,9 @@ const (
 	openLines  = 200 // a file with more is folded at first
 )
 
+// patchesKept is how many patches are cached.
+const patchesKept = 16
+
 // patch is what changed, by file.
 type patch struct {
 	Files          []*fileDiff
@@ -43,9 +46,32 @@ type diffLine struct {
 	Text     string
 }
 
-// patchOf returns the change of a sub-task or, with an empty id, of the whole boulder. What git does not have any more comes
-// from the records of the newest turns, which may be cut.
+// patchOf returns the change of a sub-task or, with an empty id, of the whole boulder. An open page asks for it after each
+// event, and git only if one changed files.
 func (s *Site) patchOf(ctx context.Context, r *reading, id string) patch {
+	of := fmt.Sprintln(r.Boulder.ID, id, r.Boulder.Trunk.Tip)
+	for _, t := range r.SubTasks {
+		of += fmt.Sprintln(t.Tree, t.Work, t.Integrated, len(t.Files), len(t.Changes))
+	}
+	s.mu.Lock()
+	p, made := s.patches[of]
+	s.mu.Unlock()
+	if made {
+		return p
+	}
+	p = s.readPatch(ctx, r, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.patches) >= patchesKept {
+		clear(s.patches)
+	}
+	s.patches[of] = p
+	return p
+}
+
+// readPatch reads a change from git. What that does not have any more comes from the records of the newest turns, which may
+// be cut.
+func (s *Site) readPatch(ctx context.Context, r *reading, id string) patch {
 	command := "manager diff -b " + r.Boulder.ID + text.Prefixed(" ", id)
 	of, err := s.project.PatchOf(ctx, r.Reading, id)
 	if err == nil {

@@ -50,6 +50,7 @@ type Site struct {
 
 	mu       sync.Mutex
 	logs     map[string][]boulder.Event
+	patches  map[string]patch                // by what they are made of
 	links    map[[sha256.Size]byte]time.Time // expiry of unused links, by hash of the token
 	sessions map[[sha256.Size]byte]*string   // next message, by hash of the cookie
 }
@@ -58,7 +59,8 @@ type Site struct {
 func NewSite(p *project.Project, public string, logger *slog.Logger) (*Site, error) {
 	s := &Site{
 		project: p, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), templates: templates(),
-		changes: &changes{next: make(chan struct{}), made: map[string]func() (*Page, error){}}, logs: map[string][]boulder.Event{},
+		changes: &changes{next: make(chan struct{}), made: map[string]func() (*Page, error){}},
+		logs:    map[string][]boulder.Event{}, patches: map[string]patch{},
 		links: map[[sha256.Size]byte]time.Time{}, sessions: map[[sha256.Size]byte]*string{},
 	}
 	style, _ := assets.ReadFile("assets/style.css") // embedded: cannot fail
