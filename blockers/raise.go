@@ -157,11 +157,11 @@ func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []*boulder.SubTask)
 	i := slices.IndexFunc(tasks, func(t *boulder.SubTask) bool { return t.ID == b.SubTaskID })
 	switch {
 	case of.ID == "":
-		return nil, fmt.Sprintf("boulder %s is not here any more", b.BoulderID)
+		return nil, fmt.Sprintf("boulder %s is not here any more", boulder.ShortID(b.BoulderID))
 	case b.PlanQuestion != "" && !of.Closed() && of.Status != boulder.Cancelled && of.ArchivedAt.IsZero():
 		return nil, ""
 	case of.Status.Terminal() || i < 0:
-		return nil, fmt.Sprintf("boulder %s is %s", b.BoulderID, of.Status)
+		return nil, fmt.Sprintf("boulder %s is %s", boulder.ShortID(b.BoulderID), of.Status)
 	case tasks[i].Status.Terminal():
 		return nil, fmt.Sprintf("sub-task %q is %s", b.SubTaskID, tasks[i].Status)
 	}

@@ -160,6 +160,10 @@ type LeftSession struct {
 	Server    string `json:"server,omitempty"` // see [Attempt.Server]
 }
 
+// ShortID returns the end of a boulder's id, by which people know it: its first half is the time, the end is random. Programs get
+// the whole id; both are taken where a boulder is named.
+func ShortID(id string) string { return id[max(0, len(id)-6):] }
+
 // Asks reports whether a plan or a replan waits for the user's approval.
 func (b *Boulder) Asks() bool {
 	plan := b.Revision > 0 && b.Tally.Planned == 0 && b.Comment == "" && (b.Status == AwaitingApproval || b.Status == Paused)

@@ -78,9 +78,9 @@ func (s *State) Edit(now *Plan) (*PlanEdited, []Refusal) {
 	}
 	switch b := &s.Boulder; {
 	case b.Loop != nil:
-		d.refuse("begin another one with `manager loop`", "boulder %s is a loop, which has no plan", b.ID)
+		d.refuse("begin another one with `manager loop`", "boulder %s is a loop, which has no plan", ShortID(b.ID))
 	case b.Replan != nil:
-		d.refuse("edit what is there once it is adopted or declined", "a new plan for a part of boulder %s is being made", b.ID)
+		d.refuse("edit what is there once it is adopted or declined", "a new plan for a part of boulder %s is being made", ShortID(b.ID))
 	}
 	if len(d.refused) == 0 {
 		d.Plan.Plan = *now

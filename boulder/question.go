@@ -130,7 +130,7 @@ func (s *State) questionSettled(e *Event, b BlockerSettled) error {
 	case i < 0:
 		return fmt.Errorf("the boulder has no blocker %q", b.BlockerID)
 	case s.Boulder.Closed():
-		return fmt.Errorf("boulder %s is over, and %s begins it no more: start another one", s.Boulder.ID, s.Boulder.Engine)
+		return fmt.Errorf("boulder %s is over, and %s begins it no more: start another one", ShortID(s.Boulder.ID), s.Boulder.Engine)
 	case b.Allowed:
 		return fmt.Errorf("blocker %s asks for no permission", b.BlockerID)
 	}

@@ -194,15 +194,15 @@ func (s *State) Redoable(ids []string) error {
 	b, anew := &s.Boulder, ""
 	switch {
 	case b.Closed():
-		return fmt.Errorf("boulder %s is over, and %s begins it no more: start another one", b.ID, b.Engine)
+		return fmt.Errorf("boulder %s is over, and %s begins it no more: start another one", ShortID(b.ID), b.Engine)
 	case b.Loop != nil && !b.Status.Terminal():
-		return fmt.Errorf("boulder %s is a loop that is not over: cancel it first, or begin another one with `manager loop`", b.ID)
+		return fmt.Errorf("boulder %s is a loop that is not over: cancel it first, or begin another one with `manager loop`", ShortID(b.ID))
 	case b.Loop != nil:
-		anew = fmt.Sprintf("boulder %s is a loop", b.ID)
+		anew = fmt.Sprintf("boulder %s is a loop", ShortID(b.ID))
 	case b.Status == Cancelled:
-		anew = fmt.Sprintf("boulder %s was cancelled", b.ID)
+		anew = fmt.Sprintf("boulder %s was cancelled", ShortID(b.ID))
 	case b.Trunk.Landed != nil:
-		anew = fmt.Sprintf("the results of boulder %s have left it (%s)", b.ID, b.Trunk.Landed.How)
+		anew = fmt.Sprintf("the results of boulder %s have left it (%s)", ShortID(b.ID), b.Trunk.Landed.How)
 	case b.Replan != nil:
 		return fmt.Errorf("a new plan is being made: try again when it is there")
 	case b.Trunk.Integrating != nil:
@@ -223,17 +223,17 @@ func (s *State) Redoable(ids []string) error {
 		case t.Status == SubTaskSuperseded, t.Status == SubTaskSkipped && !b.Status.Terminal():
 			return fmt.Errorf("sub-task %q is %s, so there is nothing to redo", id, t.Status)
 		case t.Status != SubTaskCompleted && b.Status.Terminal():
-			anew = cmp.Or(anew, fmt.Sprintf("boulder %s is over, and sub-task %q is %s", b.ID, id, t.Status))
+			anew = cmp.Or(anew, fmt.Sprintf("boulder %s is over, and sub-task %q is %s", ShortID(b.ID), id, t.Status))
 		case t.Status != SubTaskCompleted:
 			return fmt.Errorf("sub-task %q is %s, and only what is completed can be redone: use `manager retry %[1]s`", id, t.Status)
 		case t.Attempts == 0:
-			anew = cmp.Or(anew, fmt.Sprintf("sub-task %q was taken over from boulder %s", id, b.ForkOf.BoulderID))
+			anew = cmp.Or(anew, fmt.Sprintf("sub-task %q was taken over from boulder %s", id, ShortID(b.ForkOf.BoulderID)))
 		}
 	}
 	if anew != "" {
 		if only := s.onTipOnly(ids); b.Trunk.Landed == nil && len(only) > 0 {
 			return fmt.Errorf("%s, and a new boulder, which would redo it, begins with your files: they do not have the results of %s yet. "+
-				"`manager land %s` brings them there; then redo it", anew, strings.Join(only, ", "), b.ID)
+				"`manager land %s` brings them there; then redo it", anew, strings.Join(only, ", "), ShortID(b.ID))
 		}
 		return fmt.Errorf("%s: %w", anew, ErrAnew)
 	}

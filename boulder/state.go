@@ -220,7 +220,7 @@ var (
 	// ErrFatal marks a fault that would recur (wrong key, unknown model): the run ends, the boulder stays resumable.
 	ErrFatal = errors.New("cannot continue")
 	// ErrNoCredit is an ErrFatal for an account without credit, which the user must top up.
-	ErrNoCredit = fmt.Errorf("%w: no credit", ErrFatal)
+	ErrNoCredit = fmt.Errorf("%w", ErrFatal)
 	// ErrKey is an ErrFatal for a key that a provider refuses, or the lack of one.
 	ErrKey = fmt.Errorf("%w", ErrFatal)
 	// ErrUnknownModel is an ErrFatal for a model that its provider, or OpenCode, does not have.

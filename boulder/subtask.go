@@ -250,6 +250,14 @@ func (a *Attempt) Delayed() bool { return !a.NotBefore.IsZero() }
 // Running returns the usage so far of the running or interrupted turn, not yet in a [UsageReport].
 func (a *Attempt) Running() Usage { return a.Spent.Add(a.Seen) }
 
+// WorkedBy returns [Attempt.Worked] with the running turn, as far as it was by then.
+func (a *Attempt) WorkedBy(until time.Time) time.Duration {
+	if a.RunningSince.IsZero() {
+		return a.Worked
+	}
+	return a.Worked + max(0, until.Sub(a.RunningSince))
+}
+
 // TurnKind says why a turn was begun.
 type TurnKind string
 

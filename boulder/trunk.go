@@ -178,14 +178,14 @@ func (s *State) landed(e *Event, b Landed) error {
 	l := &s.Boulder.Trunk
 	switch {
 	case !s.Boulder.Isolated() || !s.Boulder.Status.Terminal():
-		return fmt.Errorf("boulder %s is %s, or not isolated", s.Boulder.ID, s.Boulder.Status)
+		return fmt.Errorf("boulder %s is %s, or not isolated", ShortID(s.Boulder.ID), s.Boulder.Status)
 	case b.How == LandedUndone && (l.Landed == nil || l.Landed.Marred() == 0):
-		return fmt.Errorf("the results of boulder %s were not written with conflicts", s.Boulder.ID)
+		return fmt.Errorf("the results of boulder %s were not written with conflicts", ShortID(s.Boulder.ID))
 	case b.How == LandedUndone:
 		l.Landed, l.LandedAt = nil, time.Time{}
 		return nil
 	case l.Landed != nil:
-		return fmt.Errorf("the results of boulder %s have landed already: %s", s.Boulder.ID, l.Landed.How)
+		return fmt.Errorf("the results of boulder %s have landed already: %s", ShortID(s.Boulder.ID), l.Landed.How)
 	}
 	l.Landed, l.LandedAt = &b, e.Time
 	return nil
@@ -194,7 +194,7 @@ func (s *State) landed(e *Event, b Landed) error {
 func (s *State) isolated(_ *Event, b Isolated) error {
 	l := &s.Boulder.Trunk
 	if !l.Trial {
-		return fmt.Errorf("no gates are tried for boulder %s", s.Boulder.ID)
+		return fmt.Errorf("no gates are tried for boulder %s", ShortID(s.Boulder.ID))
 	}
 	s.addBaselines(nil, b.Baseline)
 	if b.InPlace {

@@ -44,7 +44,7 @@ func turnFault(e *opencode.TurnError, model string) error {
 		return nil
 	case e.Name == opencode.ProviderAuth:
 		return fmt.Errorf("%w: %s was refused by its provider: %s: log in with `opencode auth login`, or set the"+
-			" provider's key, then run `manager resume`", boulder.ErrKey, model, e.Message)
+			" provider's key", boulder.ErrKey, model, e.Message)
 	case errors.Is(e, opencode.ErrUnknownModel), errors.Is(e, opencode.ErrUnknownAgent):
 		kind := boulder.ErrUnknownModel
 		if errors.Is(e, opencode.ErrUnknownAgent) {
@@ -66,16 +66,7 @@ func turnFault(e *opencode.TurnError, model string) error {
 	case c.Kind == providers.KindBadRequest, c.Kind == providers.KindNetwork && e.StatusCode == 0 && !e.Retryable:
 		return nil // not known to be temporary
 	}
-	return outage(c)
-}
-
-// outage classifies a provider's error; nil: the turn is judged on what it did.
-func outage(c *providers.Error) error {
-	err := ledger.Outage(context.Background(), c)
-	if errors.Is(err, boulder.ErrFatal) {
-		return fmt.Errorf("%w; then run `manager resume`", err)
-	}
-	return err
+	return ledger.Outage(context.Background(), c)
 }
 
 // waitsInVain reports whether waiting for the provider is in vain, although OpenCode does.
@@ -94,5 +85,5 @@ func retryFault(message, model, reason string, after time.Duration) error {
 			c.Kind = providers.KindNetwork
 		}
 	}
-	return outage(c)
+	return ledger.Outage(context.Background(), c)
 }

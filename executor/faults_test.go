@@ -196,7 +196,7 @@ func TestTurnIsRunAgainWhenItsProviderLetsIt(t *testing.T) {
 		want     error
 		says     []string
 	}{
-		"no credit": {withoutCredit(t), 1, boulder.ErrNoCredit, []string{"scripted/agent: no credit left", "manager resume"}},
+		"no credit": {withoutCredit(t), 1, boulder.ErrNoCredit, []string{"cannot continue: scripted/agent: no credit left"}},
 		"wrong key": {scriptmodel.Reply{Status: http.StatusUnauthorized}, 1, boulder.ErrFatal, nil},
 		"too often": {scriptmodel.Reply{Status: http.StatusTooManyRequests}, 3, boulder.ErrTrouble, nil},
 		// A gateway's outage: OpenCode takes these for answers, and asks again at once after the second kind.

@@ -47,16 +47,16 @@ func edited(s *boulder.State, o boulder.Order, now time.Time, atWork []string) (
 	b := &s.Boulder
 	switch {
 	case len(s.SubTasks) == 0:
-		return nil, refusal("the plan of boulder %s waits for your approval: edit it there", b.ID)
+		return nil, refusal("the plan of boulder %s waits for your approval: edit it there", boulder.ShortID(b.ID))
 	case s.Revision.Hash != o.Hash:
-		return nil, refusal("the plan of boulder %s is not the one that your edit was compared with: try again", b.ID)
+		return nil, refusal("the plan of boulder %s is not the one that your edit was compared with: try again", boulder.ShortID(b.ID))
 	}
 	edit, refused := s.Edit(o.Plan)
 	switch {
 	case len(refused) > 0:
 		return nil, refusal("%s", Refusals(refused))
 	case edit == nil:
-		return nil, refusal("the plan of boulder %s is that already", b.ID)
+		return nil, refusal("the plan of boulder %s is that already", boulder.ShortID(b.ID))
 	}
 	for _, spec := range o.Plan.SubTasks {
 		t := s.SubTask(spec.ID)

@@ -23,7 +23,7 @@ func RunsElsewhere(b *boulder.Boulder) error {
 	if b.Engine == "" || b.Status.Terminal() {
 		return nil
 	}
-	return fmt.Errorf("%w: boulder %s runs on %s, and this is a copy of its log: start `manager-%[3]s gateway`, which reaches it", boulder.ErrRefused, b.ID, b.Engine)
+	return fmt.Errorf("%w: boulder %s runs on %s, and this is a copy of its log: start `manager-%[3]s gateway`, which reaches it", boulder.ErrRefused, boulder.ShortID(b.ID), b.Engine)
 }
 
 // Order carries out an order: in the boulder's loop if this Orchestrator runs it, otherwise as [Obey] does, with the
@@ -69,7 +69,7 @@ func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order
 		return err
 	}
 	if what.Do == boulder.OrderResume && !s.Boulder.Status.Terminal() {
-		return refusal("nothing runs boulder %s, so there is no pause to take back", boulderID)
+		return refusal("nothing runs boulder %s, so there is no pause to take back", boulder.ShortID(boulderID))
 	}
 	if err := carryOut(s, what, now.UTC(), nil); err != nil {
 		return err
@@ -174,15 +174,15 @@ func orderEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(bou
 		}
 		return bodies, nil
 	case b.Status.Terminal() && (o.Do != boulder.OrderSettle || o.SubTaskID != ""):
-		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, boulder.ErrFinished)
+		return nil, fmt.Errorf("boulder %s is %s: %w", boulder.ShortID(b.ID), b.Status, boulder.ErrFinished)
 	case o.Do == boulder.OrderApprove, o.Do == boulder.OrderDecline, o.Do == boulder.OrderRevise:
 		return approvalEvents(s, o, now)
 	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:
-		return nil, refusal("boulder %s is paused already", b.ID)
+		return nil, refusal("boulder %s is paused already", boulder.ShortID(b.ID))
 	case o.Do == boulder.OrderPause:
 		return []boulder.Body{boulder.StatusChanged{Status: boulder.Paused, Reason: pausedByUser}}, nil
 	case o.Do == boulder.OrderResume && b.Status != boulder.Paused:
-		return nil, refusal("boulder %s is not paused: it is %s", b.ID, b.Status)
+		return nil, refusal("boulder %s is not paused: it is %s", boulder.ShortID(b.ID), b.Status)
 	case o.Do == boulder.OrderResume:
 		return append([]boulder.Body{resumed(s)}, schedule.LiftOutages(s, now)...), nil
 	case o.Do == boulder.OrderCancel && o.SubTaskID == "":
@@ -193,7 +193,7 @@ func orderEvents(s *boulder.State, o boulder.Order, now time.Time, busy func(bou
 	t := s.SubTask(o.SubTaskID)
 	switch {
 	case o.SubTaskID != "" && t == nil:
-		return nil, refusal("boulder %s has no sub-task %q", b.ID, o.SubTaskID)
+		return nil, refusal("boulder %s has no sub-task %q", boulder.ShortID(b.ID), o.SubTaskID)
 	case o.Do == boulder.OrderNote:
 		return []boulder.Body{boulder.Noted{SubTaskID: o.SubTaskID, Text: o.Text}}, nil
 	case o.Do == boulder.OrderSettle:
@@ -228,13 +228,13 @@ func approvalEvents(s *boulder.State, o boulder.Order, now time.Time) ([]boulder
 	b, snapshot := &s.Boulder, s.Snapshot()
 	switch asked := snapshot.Asked(); {
 	case asked == "":
-		return nil, refusal("nothing of boulder %s waits for your approval", b.ID)
+		return nil, refusal("nothing of boulder %s waits for your approval", boulder.ShortID(b.ID))
 	case asked != o.Hash:
 		return nil, refusal("what waits for your approval is not what you were shown: look again")
 	case b.Replan == nil && o.Do == boulder.OrderRevise:
 		return []boulder.Body{revisionAsked(s, &ReviseError{Comment: o.Text, Plan: o.Plan}, now)}, nil
 	case b.Replan == nil && o.Do == boulder.OrderDecline:
-		return nil, refusal("a plan is declined by cancelling its boulder: `manager cancel -b %s`", b.ID)
+		return nil, refusal("a plan is declined by cancelling its boulder: `manager cancel -b %s`", boulder.ShortID(b.ID))
 	case b.Replan == nil:
 		plan := cmp.Or(o.Plan, &s.Revision.Plan)
 		return []boulder.Body{decomposed(s, Approval{Plan: plan, Gates: true}, nil, now)}, nil

@@ -297,9 +297,9 @@ func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inh
 		return nil, nil, fmt.Errorf("fork: %w", err)
 	case from.Boulder.Project != r.o.cfg.Project:
 		return nil, nil, fmt.Errorf("%w: boulder %s works on %s, not on %s", ErrNoFork,
-			f.BoulderID, from.Boulder.Project, r.o.cfg.Project)
+			boulder.ShortID(f.BoulderID), from.Boulder.Project, r.o.cfg.Project)
 	case from.Revision == nil || len(from.SubTasks) == 0:
-		return nil, nil, fmt.Errorf("%w: boulder %s has no plan that was run: run its task again", ErrNoFork, f.BoulderID)
+		return nil, nil, fmt.Errorf("%w: boulder %s has no plan that was run: run its task again", ErrNoFork, boulder.ShortID(f.BoulderID))
 	}
 	plan := runnable(from, cmp.Or(r.req.Plan, &from.Revision.Plan), f.SubTasks)
 	var ids []string
@@ -309,7 +309,7 @@ func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inh
 	for _, id := range f.SubTasks {
 		if !slices.Contains(ids, id) {
 			return nil, nil, fmt.Errorf("%w: the plan of boulder %s has no sub-task %q; it has %s", ErrNoFork,
-				f.BoulderID, id, strings.Join(ids, ", "))
+				boulder.ShortID(f.BoulderID), id, strings.Join(ids, ", "))
 		}
 	}
 	head.Task, head.PlanMode, head.ForkOf = from.Boulder.Task, from.Boulder.PlanMode, &f

@@ -290,7 +290,7 @@ func TestPlanPatiently(t *testing.T) {
 		models boulder.Models
 	}{
 		"no credit":         {[]error{noCredit}, false, nil, "", "p/one,q/two"},
-		"none with credit":  {[]error{noCredit, noCredit}, false, nil, "p/one cannot be used: no credit: 402; q/two cannot", "p/one,q/two"},
+		"none with credit":  {[]error{noCredit, noCredit}, false, nil, "p/one cannot be used: 402; q/two cannot", "p/one,q/two"},
 		"another model":     {[]error{limited(76 * time.Hour)}, false, nil, "", "p/one,q/two"},
 		"an outage":         {[]error{outage, outage}, false, []time.Duration{500 * time.Millisecond, time.Second}, "", ""},
 		"a long outage":     {[]error{outage, outage, outage}, false, []time.Duration{500 * time.Millisecond, time.Second}, "3 times in a row: infra", ""},

@@ -193,9 +193,9 @@ func (r *run) resume() error {
 	b := &stored.Boulder
 	switch {
 	case b.Status.Terminal():
-		return fmt.Errorf("boulder %s is %s: %w", id, b.Status, boulder.ErrFinished)
+		return fmt.Errorf("boulder %s is %s: %w", boulder.ShortID(id), b.Status, boulder.ErrFinished)
 	case b.Project != r.o.cfg.Project:
-		return fmt.Errorf("boulder %s works on %s, not on %s: run resume there, or with -C", id, b.Project, r.o.cfg.Project)
+		return fmt.Errorf("boulder %s works on %s, not on %s: run resume there, or with -C", boulder.ShortID(id), b.Project, r.o.cfg.Project)
 	}
 	if plan := r.req.Plan; plan != nil {
 		agreed := Approval{Plan: plan, Gates: r.req.GatesApproved, Model: r.req.Model}

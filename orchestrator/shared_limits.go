@@ -24,7 +24,7 @@ func (o *Orchestrator) enter(id string, r *run) error {
 	o.runs.mu.Lock()
 	defer o.runs.mu.Unlock()
 	if o.runs.byID[id] != nil {
-		return fmt.Errorf("boulder %s: %w", id, boulder.ErrRunning)
+		return fmt.Errorf("boulder %s: %w", boulder.ShortID(id), boulder.ErrRunning)
 	}
 	o.runs.byID[id] = r
 	return nil

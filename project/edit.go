@@ -74,10 +74,10 @@ func (p *Project) EditedPlan(ctx context.Context, r Reader, d *boulder.Snapshot,
 		case err != nil:
 			return nil, err
 		case now == nil && path != "":
-			return nil, usagef("%s is not the plan of boulder %s: `manager plan --of %[2]s` writes that", path, d.Boulder.ID)
+			return nil, usagef("%s is not the plan of boulder %s: `manager plan --of %[2]s` writes that", path, boulder.ShortID(d.Boulder.ID))
 		case now == nil:
 			if at == d.Boulder.PlanFile && file.Seal == nil && file.Task != d.Revision.Plan.Task {
-				p.note("%s is not taken over: its task is another one than that of boulder %s. Put that back if it is an edit.", at, d.Boulder.ID)
+				p.note("%s is not taken over: its task is another one than that of boulder %s. Put that back if it is an edit.", at, boulder.ShortID(d.Boulder.ID))
 			}
 			continue
 		}
@@ -127,7 +127,7 @@ func (p *Project) planOf(ctx context.Context, r Reader, d *boulder.Snapshot, pat
 		return nil, nil
 	}
 	return nil, usagef("the edited %s was made from revision %d of the plan of boulder %s, which is at revision %d since: write the present one"+
-		" with `manager plan --of %[3]s`, and edit that", path, from, b.ID, b.Revision)
+		" with `manager plan --of %[3]s`, and edit that", path, from, boulder.ShortID(b.ID), b.Revision)
 }
 
 // revisions returns the plans of a log, in order.
@@ -173,9 +173,9 @@ func PresentPlan(d *boulder.Snapshot) (plan *boulder.Plan, remarks map[string]st
 	b := &d.Boulder
 	switch {
 	case b.Loop != nil:
-		return nil, nil, usagef("boulder %s is a loop, which has no plan", b.ID)
+		return nil, nil, usagef("boulder %s is a loop, which has no plan", boulder.ShortID(b.ID))
 	case len(d.SubTasks) == 0:
-		return nil, nil, usagef("boulder %s has no plan yet that was approved: `manager resume %[1]s` asks about it", b.ID)
+		return nil, nil, usagef("boulder %s has no plan yet that was approved: `manager resume %[1]s` asks about it", boulder.ShortID(b.ID))
 	}
 	plan, remarks = new(d.Revision.Plan.Clone()), map[string]string{}
 	plan.Seal = new(sealOf(b, d.Revision))

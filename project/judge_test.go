@@ -42,7 +42,7 @@ func TestServerHasTheBouldersJudge(t *testing.T) {
 		{"openai/other", "chosen", "", "with openai/other, boulder chosen with openai/judge"},
 		{"", "chosen", "", "with the default model, boulder chosen with openai/judge"},
 		{"", "default", "", stopping},
-		{"openai/other", "default", "", "with openai/other, boulder default with the default model"},
+		{"openai/other", "default", "", "with openai/other, boulder efault with the default model"},
 		{"openai/other", "chosen", "openai/other", stopping}, // the user chose it
 		{"openai/other", "chosen", "openai/third", "with openai/other, not with openai/third"},
 	} {

@@ -103,23 +103,23 @@ func (p *Project) landable(ctx context.Context, b *boulder.Snapshot, how Land) e
 	head := &b.Boulder
 	switch line := head.Trunk; {
 	case !head.Isolated():
-		return usagef("boulder %s worked in place%s: there is nothing to land", head.ID, text.Prefixed(", because ", head.Trunk.InPlace))
+		return usagef("boulder %s worked in place%s: there is nothing to land", boulder.ShortID(head.ID), text.Prefixed(", because ", head.Trunk.InPlace))
 	case !head.Status.Terminal():
 		return usagef("boulder %s is %s, and only what is over can land: wait for its end (`manager wait %[1]s`), continue it if nothing runs it (`manager resume %[1]s`),"+
-			" or end it with `manager cancel -b %[1]s`", head.ID, head.Status)
+			" or end it with `manager cancel -b %[1]s`", boulder.ShortID(head.ID), head.Status)
 	case line.Landed != nil:
 		if err := p.free(ctx, b, line.Landed); err != nil { // a crash may have interrupted it
 			return err
 		}
 		if n := line.Landed.Marred(); n > 0 {
-			return usagef("its results were written into your files, with %s; `manager land --undo %s` takes that back", text.Plural(n, "conflict"), head.ID)
+			return usagef("its results were written into your files, with %s; `manager land --undo %s` takes that back", text.Plural(n, "conflict"), boulder.ShortID(head.ID))
 		}
 		return usagef("its results have landed, or were dropped, already")
 	case line.Tip == line.Base && how.How != boulder.LandedDropped:
 		return usagef("it has no results")
 	case !p.slots().Has(ctx, line.Tip):
 		return usagef("boulder %s cannot land here: its results are commit %s, which this project does not have; an export leaves"+
-			" commits out: land it where it ran", head.ID, Short(line.Tip))
+			" commits out: land it where it ran", boulder.ShortID(head.ID), Short(line.Tip))
 	}
 	return nil
 }

@@ -31,13 +31,16 @@ type Reading struct {
 // Running reports whether a process runs the boulder.
 func (r *Reading) Running() bool { return r.Holder.Runs(r.Boulder) }
 
-// Worked returns the wall clock time of the run; after a crash it counts until the newest event.
-func (r *Reading) Worked() time.Duration {
+// Until is the end of what has been worked: now, or after a crash the newest event.
+func (r *Reading) Until() time.Time {
 	if r.Running() {
-		return r.Boulder.WorkedBy(r.Now)
+		return r.Now
 	}
-	return r.Boulder.WorkedBy(r.Boulder.UpdatedAt)
+	return r.Boulder.UpdatedAt
 }
+
+// Worked returns the time during which a process ran the boulder, pauses excluded.
+func (r *Reading) Worked() time.Duration { return r.Boulder.WorkedBy(r.Until()) }
 
 // Raised returns the boulder's blockers, each with the sub-task that needs the answer.
 func (r *Reading) Raised() []report.Blocker {

@@ -106,7 +106,7 @@ func (p *Project) planNow(b *boulder.Snapshot) (*boulder.Plan, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("the plan file that boulder %s was run from: %w", b.Boulder.ID, err)
+		return nil, fmt.Errorf("the plan file that boulder %s was run from: %w", boulder.ShortID(b.Boulder.ID), err)
 	case plan.Task != b.Revision.Plan.Task:
 		return nil, nil
 	}
@@ -166,7 +166,7 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *b
 	defer p.filesMu.Unlock()
 	b := &of.Snapshot
 	if what.Gates && of.Running() && b.Boulder.Isolated() {
-		return nil, usagef("boulder %s is at work, and its own gates run where these would: pause it, or leave --check-gates out", b.Boulder.ID)
+		return nil, usagef("boulder %s is at work, and its own gates run where these would: pause it, or leave --check-gates out", boulder.ShortID(b.Boulder.ID))
 	}
 	if what.SubTasks == nil {
 		if what.SubTasks, err = p.stale(ctx, b, what.Gates); err != nil || len(what.SubTasks) == 0 {
@@ -317,7 +317,7 @@ func (p *Project) OrderRedo(ctx context.Context, b *boulder.Snapshot, o boulder.
 	defer p.filesMu.Unlock()
 	err = p.Steer(ctx, func(there *Access) error {
 		if by = ""; there.Holder.Runs(b.Boulder) {
-			by = fmt.Sprintf("Process %d, which runs boulder %s, redoes it.", there.Holder.PID, b.Boulder.ID)
+			by = fmt.Sprintf("Process %d, which runs boulder %s, redoes it.", there.Holder.PID, boulder.ShortID(b.Boulder.ID))
 		}
 		if l := b.Boulder.Trunk; l.Before != "" {
 			if err := p.slots().MoveTip(ctx, b.Boulder.ID, l.Before, l.Tip); err != nil {

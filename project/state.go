@@ -368,7 +368,7 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 		if judge := there.Boulder.LedgerModel; err == nil && judge != s.p.ledgers {
 			return "", fmt.Errorf("%w: the server plans and judges with %s, boulder %s with %s: stop the server, and run"+
 				" `manager resume %s`, with --ledger-model for another judge", boulder.ErrRefused,
-				cmp.Or(s.p.ledgers, "the default model"), req.Resume, cmp.Or(judge, "the default model"), req.Resume)
+				cmp.Or(s.p.ledgers, "the default model"), boulder.ShortID(req.Resume), cmp.Or(judge, "the default model"), boulder.ShortID(req.Resume))
 		}
 	}
 	if req.Resume == "" && req.Fork == nil { // who submits may have asked another OpenCode, or none

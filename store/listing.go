@@ -27,17 +27,23 @@ type Item struct {
 	UpdatedAt  time.Time      `json:"updated_at"`
 	StartAt    time.Time      `json:"start_at,omitzero"` // when it may begin
 	ArchivedAt time.Time      `json:"archived_at,omitzero"`
-	Asks       bool           `json:"asks,omitempty"`   // a plan or a replan awaits approval
-	Raised     int            `json:"raised,omitempty"` // blockers so far
+	Asks       bool           `json:"asks,omitempty"`     // a plan or a replan awaits approval
+	Raised     int            `json:"raised,omitempty"`   // blockers so far
+	Unlanded   bool           `json:"unlanded,omitempty"` // see [boulder.Boulder.Unlanded]
+	ForkOf     string         `json:"fork_of,omitempty"`  // the boulder whose results it began with
 }
 
 const maxListed = 1000 // characters of a request; a terminal line shows fewer
 
 func itemOf(b *boulder.Boulder) Item {
+	forkOf := ""
+	if b.ForkOf != nil {
+		forkOf = b.ForkOf.BoulderID
+	}
 	return Item{
 		BoulderID: b.ID, Task: text.Cut(b.Task, maxListed), Status: b.Status, Reason: b.Reason, Tally: b.Tally,
 		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, StartAt: b.StartAt, ArchivedAt: b.ArchivedAt, Asks: b.Asks(),
-		Raised: b.BlockersRaised,
+		Raised: b.BlockersRaised, Unlanded: b.Unlanded(), ForkOf: forkOf,
 	}
 }
 

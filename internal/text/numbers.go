@@ -33,16 +33,16 @@ func Elapsed(d time.Duration) string {
 // Millis is [Elapsed] of milliseconds.
 func Millis(ms int64) string { return Elapsed(time.Duration(ms) * time.Millisecond) }
 
-// Until formats the end of a wait: 19:30:05 within ten minutes, 19:30 on the same day, else Mon 2 Jan 19:30.
+// Until formats the end of a wait, with the zone: 19:30:05 within ten minutes, 19:30 on the same day, else Mon 2 Jan 19:30.
 func Until(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	switch {
 	case t.Sub(now) < 10*time.Minute:
-		return t.Format(time.TimeOnly)
+		return t.Format(time.TimeOnly + " MST")
 	case t.Format(time.DateOnly) == now.Format(time.DateOnly):
-		return t.Format("15:04")
+		return t.Format("15:04 MST")
 	}
-	return t.Format("Mon 2 Jan 15:04")
+	return t.Format("Mon 2 Jan 15:04 MST")
 }
 
 // Count formats a number, in at most six columns up to a billion: 950, 12.3k, 4.5M.

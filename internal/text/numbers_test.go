@@ -36,8 +36,8 @@ func TestUntil(t *testing.T) {
 	for want, after := range map[string]time.Duration{
 		"23:41:00": time.Minute, "23:55": 15 * time.Minute, "Mon 2 Mar 00:10": 30 * time.Minute,
 	} {
-		if got := text.Until(now.Add(after), now); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if got := text.Until(now.Add(after), now); got != want+now.Format(" MST") {
+			t.Errorf("%q, want %q and the zone", got, want)
 		}
 	}
 }

@@ -113,8 +113,13 @@ func decisions(in *Input) (all []Decision) {
 	for _, e := range in.Events {
 		switch b := e.Body.(type) {
 		case boulder.Switched:
-			if !b.Probe && b.From != "" {
-				add(e, boulder.Unnamed(b.From, b.Reason), cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", "))+": "+b.To+" instead of "+b.From)
+			who := cmp.Or(text.If(b.Ledger, "the ledgers"), strings.Join(b.SubTasks, ", "))
+			switch {
+			case b.From == "":
+			case b.Probe:
+				add(e, boulder.Unnamed(b.From, b.Reason), who+": "+b.To+" is tried again, instead of "+b.From)
+			default:
+				add(e, boulder.Unnamed(b.From, b.Reason), who+": "+b.To+" instead of "+b.From)
 			}
 		case boulder.EffortMissing:
 			add(e, fmt.Sprintf("it does not have the effort %s", b.Effort), b.SubTaskID+": "+b.Model+" with its default effort")
@@ -194,17 +199,18 @@ func New(in Input) *Report {
 	if check := b.Checked(); check != nil {
 		r.Request, r.Missing, r.RequestUnchecked = check.Rows, check.Missing, check.Unchecked
 	}
-	running := map[string]boulder.Usage{} // of turns that are at work or were cut off
+	running, worked := map[string]boulder.Usage{}, map[string]time.Duration{} // of turns that are at work or were cut off
 	for _, a := range in.Attempts {
+		worked[a.SubTaskID] += a.WorkedBy(until) - a.Worked
 		running[a.SubTaskID] = running[a.SubTaskID].Add(a.Running())
 		r.Usage = r.Usage.Add(a.Running())
 		model := a.Model
 		if a.Status == boulder.AttemptMonitoring {
 			model = b.Ledger()
 		}
-		until, known := b.Cooldowns[model].Until, func(l Limit) bool { return l.Model == model }
-		if !a.Status.Terminal() && in.Now.Before(until) && !slices.ContainsFunc(r.Limited, known) {
-			r.Limited = append(r.Limited, Limit{model, a.SubTaskID, until})
+		limited, known := b.Cooldowns[model].Until, func(l Limit) bool { return l.Model == model }
+		if !a.Status.Terminal() && in.Now.Before(limited) && !slices.ContainsFunc(r.Limited, known) {
+			r.Limited = append(r.Limited, Limit{model, a.SubTaskID, limited})
 		}
 	}
 	for _, model := range slices.Sorted(maps.Keys(b.Cooldowns)) {
@@ -217,6 +223,7 @@ func New(in Input) *Report {
 		r.Files = append(r.Files, t.Files...)
 		if t.Status != boulder.SubTaskSuperseded { // its replacement is in the report
 			s := newSubTask(t, &in, running[t.ID])
+			s.WorkedMS += worked[t.ID].Milliseconds()
 			r.SubTasks = append(r.SubTasks, s)
 			_, unclaimed, _ := boulder.Diff{Files: s.Changes}.Split(r.claimed)
 			for _, f := range unclaimed {
@@ -242,6 +249,11 @@ func (r *Report) Awaited() []Blocker {
 type NextStep struct {
 	Command string `json:"command"` // ready to type
 	Why     string `json:"why"`
+}
+
+// Typed returns the command of a step with the short id of the boulder, as people type it.
+func (r *Report) Typed(s NextStep) string {
+	return strings.ReplaceAll(s.Command, " "+r.BoulderID, " "+boulder.ShortID(r.BoulderID))
 }
 
 // subTasksShown is how many sub-tasks get a [NextStep] of a kind.
@@ -349,15 +361,18 @@ func (r *Report) Chosen() []Blocker {
 
 // Choices counts [Report.Chosen] in words; empty if there is nothing.
 func (r *Report) Choices() string {
-	choices, refused := 0, 0
+	defaults, choices, refused := 0, 0, 0
 	for _, b := range r.Chosen() {
-		if b.AsksPermission() {
+		switch {
+		case b.AsksPermission():
 			refused++
-		} else {
+		case b.PlanQuestion != "":
+			defaults++
+		default:
 			choices++
 		}
 	}
-	return text.JoinedBy(" and ", text.If(choices > 0, text.Plural(choices, "choice")+" that agents made where they could not ask"),
+	return text.JoinedBy(" and ", text.If(defaults > 0, text.Plural(defaults, "question")+" of the plan answered by default"), text.If(choices > 0, text.Plural(choices, "choice")+" that agents made where they could not ask"),
 		text.If(refused > 0, text.Plural(refused, "refused permission")))
 }
 

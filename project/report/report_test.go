@@ -95,6 +95,42 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// What the planner took by default is no choice of an agent, and that an earlier model is tried again is told.
+func TestDefaultsAndProbes(t *testing.T) {
+	t.Parallel()
+	b := boulder.Boulder{ID: "id", Status: boulder.Completed, Blockers: []boulder.Blocker{
+		{ID: "B1", PlanQuestion: "q1", Status: boulder.BlockerPending},
+	}}
+	made := report.New(report.Input{Boulder: b, Events: []boulder.Event{{Body: boulder.Switched{
+		From: "q/two", To: "p/one", SubTasks: []string{"a"}, Probe: true, Reason: "perhaps",
+	}}}})
+	if got := made.Choices(); got != "1 question of the plan answered by default" {
+		t.Errorf("choices: %q", got)
+	}
+	if len(made.Decided) != 1 || made.Decided[0].What != "a: p/one is tried again, instead of q/two" {
+		t.Errorf("decided: %+v", made.Decided)
+	}
+}
+
+// A turn at work has worked, up to now or to the last that is known of it.
+func TestTurnAtWorkHasWorked(t *testing.T) {
+	t.Parallel()
+	at := sample.Began
+	in := report.Input{
+		Boulder:  boulder.Boulder{ID: "id", Status: boulder.Running, UpdatedAt: at.Add(time.Minute)},
+		SubTasks: []*boulder.SubTask{{ID: "a", Status: boulder.SubTaskInProgress, Worked: time.Second}},
+		Attempts: []*boulder.Attempt{{AttemptRef: boulder.AttemptRef{SubTaskID: "a", Attempt: 1}, Worked: time.Second, RunningSince: at}},
+		Now:      at.Add(time.Hour),
+	}
+	if got := report.New(in).SubTasks[0].WorkedMS; got != 61_000 {
+		t.Errorf("after a crash: %d ms", got)
+	}
+	in.Running = true
+	if got := report.New(in).SubTasks[0].WorkedMS; got != 3_601_000 {
+		t.Errorf("at work: %d ms", got)
+	}
+}
+
 // Only what is still waited for is awaited, and it comes first.
 func TestBlockers(t *testing.T) {
 	t.Parallel()

@@ -86,8 +86,25 @@ func (p *approver) approve(
 			" configuration changes that).", cmp.Or(text.If(p.list != "", "The list of tasks brings"), "The model proposed"),
 			text.If(p.list != "", "; in a plan file that `manager plan --from` writes, they run"))
 	}
+	p.tellUnused(plan)
 	model, err := p.project.CheckNeeds(ctx, plan, p.uses, p.done) // the plan may have been edited
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
+}
+
+// tellUnused says that --model or --effort is for no sub-task of a plan: each has its own, or the plan does.
+func (p *approver) tellUnused(plan *boulder.Plan) {
+	used := func(a, b boulder.Settings) bool {
+		return slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool {
+			return s.ModelsIn(plan, a.Model, a.Effort) != s.ModelsIn(plan, b.Model, b.Effort)
+		})
+	}
+	model := cmp.Or(p.opts.Model, p.uses.Model, "any/model")
+	if p.opts.Model != "" && !used(boulder.Settings{Model: "one/model"}, boulder.Settings{Model: "another/model"}) {
+		p.note("--model %s changes nothing: the plan, or each of its sub-tasks, names a model.", p.opts.Model)
+	}
+	if p.opts.Effort != "" && !used(boulder.Settings{Model: model, Effort: "one"}, boulder.Settings{Model: model, Effort: "another"}) {
+		p.note("--effort %s changes nothing: the plan, or each model of its sub-tasks, names an effort.", p.opts.Effort)
+	}
 }
 
 // show previews a plan, or what a revision changed in it.

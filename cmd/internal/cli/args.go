@@ -55,6 +55,9 @@ func (a *app) deriveArgs(cmd *cobra.Command) {
 		if c.Args == nil {
 			c.Args = argCount(least, most, what)
 		}
+		if cmp.Or(names...) == "BOULDER" && c.Flags().Lookup("boulder") == nil {
+			a.flagForBoulder(c, len(names)-1)
+		}
 		if strings.Contains(use, "…") {
 			names = slices.Repeat(names, 100)
 		}
@@ -97,7 +100,7 @@ func constFlag[T any](cmd *cobra.Command, to *T, value T, name, usage string) {
 	})
 }
 
-// subTaskNumber matches a sub-task as views show it, [2/3], or its number alone.
+// subTaskNumber matches a sub-task as views show it, [2], or its number alone.
 var subTaskNumber = text.Regexp(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
 
 // subTaskPlace parses a sub-task number: the position in the plan, from 1.
@@ -124,9 +127,9 @@ func findSubTask(d boulder.Snapshot, ref string) (*boulder.SubTask, error) {
 		ids = append(ids, t.ID)
 	}
 	if near := text.Nearest(ref, ids); near != "" {
-		return nil, usagef("boulder %s has no sub-task %q: did you mean %q?", d.Boulder.ID, ref, near)
+		return nil, usagef("boulder %s has no sub-task %q: did you mean %q?", boulder.ShortID(d.Boulder.ID), ref, near)
 	}
-	return nil, usagef("boulder %s has no sub-task %q: it has %s", d.Boulder.ID, ref,
+	return nil, usagef("boulder %s has no sub-task %q: it has %s", boulder.ShortID(d.Boulder.ID), ref,
 		text.Clip(cmp.Or(strings.Join(ids, ", "), "none yet"), 400))
 }
 

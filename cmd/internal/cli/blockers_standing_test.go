@@ -24,7 +24,7 @@ func TestWaitingEverywhere(t *testing.T) {
 			"blockers list": {"B1", "W1", "can still be changed:\nB2", "B3", "!obsolete"},
 			"status": {
 				"1 hard blocker waits for an answer · 1 choice and 1 refused permission can still be changed:\n  manager blockers clarify\n",
-				"Answer first, then continue with: manager resume " + sampleID,
+				"Answer first, then continue with: manager resume " + shortID,
 			},
 			"status --json": {
 				`"waiting_blockers":{"hard":1,"asks":0,"soft":2,"refused":1}`, `"blockers":[{"id":"B1","boulder_id":"` + sampleID + `","sub_task_id":"theme","attempt":1,`,
@@ -37,7 +37,7 @@ func TestWaitingEverywhere(t *testing.T) {
 			"report":           {"answer what is waited for: 1 question", "look at 1 choice that agents made where they could not ask and 1 refused permission"},
 		}},
 		{[]string{"pause"}, map[string][]string{
-			"wait":               {"Answer with: manager blockers clarify; then continue with: manager resume " + sampleID},
+			"wait":               {"Answer with: manager blockers clarify; then continue with: manager resume " + shortID},
 			"wait --for blocked": {`Blocked: "theme"`},
 		}},
 		{[]string{"skip", "theme"}, map[string][]string{
@@ -56,7 +56,7 @@ func TestWaitingEverywhere(t *testing.T) {
 			"blockers":                {"1 hard blocker waits for an answer · 3 obsolete", "!B3"},
 			"blockers list -b sample": {"No blocker is of that kind. 3 blockers are obsolete or settled; see: "},
 			"status":                  {"!blocker", "!choice"},
-			"report":                  {"manager blockers list --all -b " + sampleID + ": look at 1 choice that agents made where they could not ask and 1 refused permission"},
+			"report":                  {"manager blockers list --all -b " + shortID + ": look at 1 choice that agents made where they could not ask and 1 refused permission"},
 		}},
 	} {
 		if step.do != nil {
@@ -74,7 +74,7 @@ func TestEndedNamesClarify(t *testing.T) {
 	project := blockedSample(t)
 	db := openState(t, project)
 	for _, err := range []error{orchestrator.ErrWaiting, orchestrator.ErrStopped, errInterrupted, errors.New("no disk")} {
-		want := "Answer with: manager blockers clarify; then continue with: manager resume " + sampleID
+		want := "Answer with: manager blockers clarify; then continue with: manager resume " + shortID
 		if got := (&ending{db: db, id: sampleID}).howToContinue(err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
 			t.Errorf("%v", got)
 		}

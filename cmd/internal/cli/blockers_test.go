@@ -144,7 +144,7 @@ func TestAnswerTooLate(t *testing.T) {
 		expect(t, project, test.code, append([]string{"blockers"}, test.args...), test.says, "!manager note")
 	}
 	expect(t, project, exitOK, []string{"cancel"})
-	expect(t, project, exitError, []string{"blockers", "answer", "B3", "--allow"}, "boulder "+sampleID+" is cancelled, so nothing would continue")
+	expect(t, project, exitError, []string{"blockers", "answer", "B3", "--allow"}, "boulder "+shortID+" is cancelled, so nothing would continue")
 }
 
 // An answer that no process takes is not said to be stored.
@@ -191,7 +191,7 @@ func TestBlockersStatusOfARun(t *testing.T) {
 	status := []string{"blockers", "status"}
 	expect(t, project, exitOK, status, "blockers off")
 	hold(t, project, false)
-	expect(t, project, exitOK, status, "blockers on  by --blockers of what is at work: "+sampleID)
+	expect(t, project, exitOK, status, "blockers on  by --blockers of what is at work: "+shortID)
 	run, asked := []string{"run", "nosuch.yaml"}, []string{"run", "nosuch.yaml", "--blockers"}
 	expect(t, project, exitUsage, asked, "!manager blockers unset")
 	expect(t, project, exitOK, []string{"blockers", "off"}, "blockers off  by `manager blockers off`")

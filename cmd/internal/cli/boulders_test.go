@@ -30,7 +30,7 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 		code         int
 		shows, names string
 	}{
-		{[]string{"list"}, exitOK, "01k00002", ""}, // the list is rebuilt from the log
+		{[]string{"list"}, exitOK, "k00002", ""}, // the list is rebuilt from the log
 		{[]string{"show", "01k00000"}, exitOK, "01k00000", ""},
 		{[]string{"show", "01k00002"}, exitOK, "01k00002", ""},
 		{[]string{"show", "01k00001"}, exitError, "", "01k00001/1 in log"},
@@ -38,8 +38,8 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 		{[]string{"logs", "01k00000"}, exitOK, "created", ""},
 		{[]string{"export", "01k00001"}, exitError, "", "01k00001/1 in log"},
 		{[]string{"export", "01k00000"}, exitOK, `"manager_export": 3`, ""},
-		{[]string{"archive", "01k00001"}, exitOK, "Archived 01k00001", ""}, // its snapshot is intact
-		{[]string{"archive", "01k00000"}, exitOK, "Archived 01k00000", ""},
+		{[]string{"archive", "01k00001"}, exitOK, "Archived k00001", ""}, // its snapshot is intact
+		{[]string{"archive", "01k00000"}, exitOK, "Archived k00000", ""},
 	} {
 		stdout, stderr, code := command(project, test.args...)
 		if code != test.code || !strings.Contains(stdout, test.shows) || !strings.Contains(stderr, test.names) ||

@@ -69,10 +69,10 @@ func TestClarify(t *testing.T) {
 	}
 	checkTexts(t, "the screen", []string{
 		"── 4 left", "Which key signs the theme?", "Without a signature anybody could change it.",
-		`✓ Answered B1. "theme" continues with the answer when the boulder does: manager resume ` + sampleID,
+		`✓ Answered B1. "theme" continues with the answer when the boulder does: manager resume ` + shortID,
 		"1 hard blocker waits for an answer; continue with: manager blockers clarify",
 	}, nil, screen)
-	if n := strings.Count(screen, "Continue the work with: manager resume "+sampleID); n != 1 {
+	if n := strings.Count(screen, "Continue the work with: manager resume "+shortID); n != 1 {
 		t.Errorf("how to go on is said %d times:\n%s", n, screen)
 	}
 	if screen = walk(t, project, "W1", nil, "no"); !strings.Contains(screen, "Nothing waits for an answer.") {
@@ -187,7 +187,7 @@ func TestAnswerToOneOfTwoWithAnID(t *testing.T) {
 	}
 	expect(t, project, exitOK, []string{"blockers", "show", "B1@01k3import"}, "Is the other key still good?")
 	screen := walk(t, project, "B1 B1 W1", nil, "it is good", "the release key")
-	checkTexts(t, "the screen", []string{"manager resume 01k3sample", "manager resume 01k3import"}, nil, screen)
+	checkTexts(t, "the screen", []string{"manager resume sample", "manager resume import"}, nil, screen)
 	a, _, _ := testApp(t, project)
 	for ref, want := range map[string]string{"B1@01k3sample": "the release key", "B1@01k3import": "it is good"} {
 		if b, err := a.project.Blocker(t.Context(), ref); err != nil || b.Answer != want {

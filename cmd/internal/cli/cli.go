@@ -132,7 +132,7 @@ sub-tasks, shows that plan for editing, runs every sub-task as a fresh OpenCode 
 evidence that it gathered itself, and keeps every step in a database, so that a crash costs nothing.
 
 A boulder is one task and everything needed to finish it. BOULDER is its id, or a beginning or end of it that no
-other has; SUBTASK is an id, or a number: 2 is the one shown as [2/3].`,
+other has; SUBTASK is an id, or its number: 2 is the one shown as [2].`,
 		Example: `  manager plan "TASK"     print the plan and write .manager/plan.yaml
   manager run             execute .manager/plan.yaml
   manager run "TASK"      plan, ask, execute

@@ -47,10 +47,13 @@ Recording is off unless the configuration (blockers: {enabled: true}), --blocker
 	status.Flags().StringVar(&o.SessionID, "session", "", "of this `SESSION` of OpenCode")
 
 	list := &cobra.Command{
-		Use: "list [flags]", Short: "List what waits for an answer, most urgent first",
+		Use: "list [flags] [BOULDER]", Short: "List what waits for an answer, most urgent first",
 		Long: `Lists the blockers that wait for an answer: what a session holds still for, then hard ones, then the oldest. Choices
 that agents made for themselves follow, as long as an answer still reaches them.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listBlockers(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.boulder = cmp.Or(args...)
+			return a.listBlockers(cmd.Context(), &o)
+		},
 	}
 	list.Flags().BoolVarP(&o.all, "all", "a", false, "also what is obsolete or settled")
 
@@ -59,12 +62,15 @@ that agents made for themselves follow, as long as an answer still reaches them.
 		RunE: func(cmd *cobra.Command, args []string) error { return a.showBlocker(cmd.Context(), args[0]) },
 	}
 	export := &cobra.Command{
-		Use: "export [flags]", Short: "Write the blockers as a Markdown document, or with --json as data",
+		Use: "export [flags] [BOULDER]", Short: "Write the blockers as a Markdown document, or with --json as data",
 		Long: `Writes all blockers, those that are settled as well: as a Markdown document, with --json as one object per line. With
 -o the ending of the file decides: .md is the document; .json, .jsonl and .ndjson are data.`,
 		Example: `  manager blockers export --status pending -o open.md
   manager blockers export --json | jq -r .question`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.exportBlockers(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.boulder = cmp.Or(args...)
+			return a.exportBlockers(cmd.Context(), &o)
+		},
 	}
 	export.Flags().StringVarP(&o.output, "output", "o", "", "write to a new `FILE` instead of stdout")
 	export.Flags().BoolVar(&o.force, "force", false, "replace the file if it is there")
@@ -229,7 +235,6 @@ func (o *blockerOptions) choose(cmd *cobra.Command) {
 	f := cmd.Flags()
 	constFlag(cmd, &o.Hard, new(true), "hard", "only those that stop a sub-task")
 	constFlag(cmd, &o.Hard, new(false), "soft", "only those for which the agent chose for itself")
-	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
 	f.StringVar(&o.SubTaskID, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.SessionID, "session", "", "only those of this `SESSION` of OpenCode")
 	cmd.MarkFlagsMutuallyExclusive("hard", "soft")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func (a *app) settle(ctx context.Context, id string, s blockers.Settlement) (*pr
 func (a *app) newBlockersClarifyCmd() *cobra.Command {
 	var o blockerOptions
 	cmd := &cobra.Command{
-		Use:   "clarify [flags]",
+		Use:   "clarify [flags] [BOULDER]",
 		Short: "Go through what waits for an answer, one by one",
 		Long: `Asks on the terminal for an answer to each blocker that waits for one, in the order of ` + "`list`" + `. Each answer is
 stored and handed over at once: leave at any time, and continue later with what is left.
@@ -92,7 +93,8 @@ stored and handed over at once: leave at any time, and continue later with what 
   /deny      refuse the permission; a text may follow
   /skip      no answer: the sub-task continues without
   /quit      leave, as do Ctrl-D and Ctrl-C`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.boulder = cmp.Or(args...)
 			in, ok := fileOf(a.Stdin)
 			if !ok || !terminal(a.Stdin) || !terminal(a.Stderr) {
 				return usagef("clarify asks on a terminal, and there is none: see `manager blockers list`, and answer with" +
@@ -153,7 +155,7 @@ func (a *app) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 		v.Say("Nothing waits for an answer.")
 	}
 	for _, id := range resume {
-		v.Say("Continue the work with: manager resume " + id)
+		v.Say("Continue the work with: manager resume " + boulder.ShortID(id))
 	}
 	return err
 }

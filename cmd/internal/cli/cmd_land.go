@@ -174,14 +174,14 @@ func (a *app) landAtEnd(ctx context.Context, id string, runErr error) error {
 		if b, err := a.project.Snapshot(context.WithoutCancel(ctx), id); err == nil && !b.Boulder.Unlanded() { // landed elsewhere
 			return runErr
 		}
-		a.note("The results are integrated and have not landed: your files are as they were. Land them with `manager land --files %s`.", id)
+		a.note("The results are integrated and have not landed: your files are as they were. Land them with `manager land --files %s`.", boulder.ShortID(id))
 		return runErr
 	}
 	switch {
 	case err != nil && runErr == nil:
-		return fmt.Errorf("%w\nThe results are kept until `manager land --files %s`, or --branch", err, id)
+		return fmt.Errorf("%w\nThe results are kept until `manager land --files %s`, or --branch", err, boulder.ShortID(id))
 	case err != nil:
-		a.warn("the results are kept until `manager land --files %s`: %v", id, err)
+		a.warn("the results are kept until `manager land --files %s`: %v", boulder.ShortID(id), err)
 	case a.json: // the stream of events goes on
 		r, err := project.Look(ctx, a.project, id, a.project.Recent)
 		if err != nil {
@@ -207,12 +207,12 @@ func (a *app) deliver(ctx context.Context, ref string, how project.Land) (projec
 	case errors.Is(err, workspace.ErrConflict) && how.How == boulder.LandedFiles:
 		conflict, is := errors.AsType[*workspace.ConflictError](err)
 		if !is || how.Merge {
-			return landed, fmt.Errorf("land boulder %s: %w: use --branch", id, err)
+			return landed, fmt.Errorf("land boulder %s: %w: use --branch", boulder.ShortID(id), err)
 		}
 		return landed, fmt.Errorf("land boulder %s: %w\n\n%s\nWrite what does not conflict, and conflict markers where it does: manager land --files --merge %[1]s"+
-			"\nOr make a branch of all of it, which git can merge: manager land --branch NAME %[1]s", id, err, view.Conflicts(conflict.Conflicts))
+			"\nOr make a branch of all of it, which git can merge: manager land --branch NAME %[1]s", boulder.ShortID(id), err, view.Conflicts(conflict.Conflicts))
 	case err != nil:
-		return landed, fmt.Errorf("land boulder %s: %w", id, err)
+		return landed, fmt.Errorf("land boulder %s: %w", boulder.ShortID(id), err)
 	}
 	if landed.NoPR != nil {
 		a.note("No pull request was made: %v\nMake it with `gh pr create --head %s`, or where %s is.", landed.NoPR, landed.Branch, landed.Remote)
@@ -283,7 +283,7 @@ func marred(l *project.Landing, dryRun bool) error {
 		return nil
 	}
 	return fmt.Errorf("%w (%d): nothing has tested the files as they are now. Resolve them%s, or take all of it back with: manager land --undo %s",
-		errMarred, l.Marred(), text.Prefixed(" in ", text.OneLine(strings.Join(l.Conflicts, ", "))), l.Of.Boulder.ID)
+		errMarred, l.Marred(), text.Prefixed(" in ", text.OneLine(strings.Join(l.Conflicts, ", "))), boulder.ShortID(l.Of.Boulder.ID))
 }
 
 func (a *app) undoLanding(ctx context.Context, ref string, dryRun bool) error {
@@ -292,9 +292,9 @@ func (a *app) undoLanding(ctx context.Context, ref string, dryRun bool) error {
 	case id == "":
 		return err
 	case errors.Is(err, workspace.ErrConflict):
-		return fmt.Errorf("undo the landing of boulder %s: you have edited there since: %w; put back or commit these edits, then undo again", id, err)
+		return fmt.Errorf("undo the landing of boulder %s: you have edited there since: %w; put back or commit these edits, then undo again", boulder.ShortID(id), err)
 	case err != nil:
-		return fmt.Errorf("undo the landing of boulder %s: %w", id, err)
+		return fmt.Errorf("undo the landing of boulder %s: %w", boulder.ShortID(id), err)
 	}
 	return a.printLanding(landed, dryRun)
 }
@@ -305,13 +305,13 @@ func (a *app) printUndone(l *project.Landing, dryRun bool) {
 			text.If(!dryRun, fmt.Sprintf("; your version: git show %s:%s", project.Short(l.Written), text.OneLine(name))))
 	}
 	fmt.Fprintf(a.Stdout, "%s, and the results can land again: manager land %s\n",
-		map[bool]string{true: "Would be taken out of your files", false: "Taken out of your files"}[dryRun], l.Of.Boulder.ID)
+		map[bool]string{true: "Would be taken out of your files", false: "Taken out of your files"}[dryRun], boulder.ShortID(l.Of.Boulder.ID))
 }
 
 func (a *app) newDiffCmd() *cobra.Command {
 	how := "-p"
 	cmd := &cobra.Command{
-		Use:   "diff [flags] [SUBTASK]",
+		Use:   "diff [flags] [SUBTASK | BOULDER [SUBTASK]]",
 		Short: "Show what each sub-task changed",
 		Long: `Prints as a patch what a sub-task changed; without SUBTASK what each did, below a line that names it.
 
@@ -320,7 +320,12 @@ not on the tip is left out. In place it is what changed from its start to the en
 work meanwhile, only the files that it was seen to write are shown, with what others wrote into the same files.`,
 		Example: `  manager diff --stat
   manager diff toggle | git apply -R`,
+		Args: argCount(0, 2, "one SUBTASK of `manager status`, a BOULDER, or both"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := a.ofBoulder(cmd.Context(), args, len(args) == 2)
+			if err != nil {
+				return err
+			}
 			return a.runDiff(cmd.Context(), cmp.Or(args...), how)
 		},
 	}
@@ -364,7 +369,7 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 	for _, c := range changes {
 		out, err := a.project.Patch(ctx, c, how)
 		if err != nil {
-			return fmt.Errorf("sub-task %q of boulder %s: %w", c.SubTask.ID, b.Boulder.ID, err)
+			return fmt.Errorf("sub-task %q of boulder %s: %w", c.SubTask.ID, boulder.ShortID(b.Boulder.ID), err)
 		}
 		if c.Files != nil {
 			a.note("Others were at work at the same time as %s: only the files that it was seen to write are shown.", c.SubTask.ID)

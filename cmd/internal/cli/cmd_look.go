@@ -122,7 +122,7 @@ func (a *app) followStatus(ctx context.Context, ref string, toPause bool) (follo
 	}
 	c := a.console()
 	c.Limits = r.Limits
-	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+id))
+	v := view.NewRun(c, p, text.If(len(holder.Running) > 1, " -b "+boulder.ShortID(id)))
 	defer v.Close()
 	for e, err := range there.Follow(ctx, id, d.Boulder.Seq) {
 		switch {
@@ -316,7 +316,7 @@ func (a *app) attachOnce(ctx context.Context, w *view.Wait, ref string) (arrived
 	w.BoulderID = d.Boulder.ID
 	followed, err := a.followStatus(ctx, w.BoulderID, true)
 	if ctx.Err() != nil {
-		a.note("The run continues. Show it again with: manager attach %s", w.BoulderID)
+		a.note("The run continues. Show it again with: manager attach %s", boulder.ShortID(w.BoulderID))
 	}
 	if err == nil && !followed {
 		if d.Boulder.Status != boulder.Paused { // the status says so itself

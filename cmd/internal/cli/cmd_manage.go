@@ -69,7 +69,7 @@ func (a *app) runExport(ctx context.Context, output string, args []string) error
 			Events    int    `json:"events"`
 		}{"export", id, file, len(s.SubTasks), len(x.Events)})
 	}
-	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", id,
+	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", boulder.ShortID(id),
 		text.Plural(len(s.SubTasks), "sub-task"), text.Plural(len(x.Events), "event"), file)
 	return nil
 }
@@ -134,7 +134,7 @@ func (a *app) runImport(ctx context.Context, name string) error {
 	if a.json {
 		return a.printJSON(r)
 	}
-	fmt.Fprintf(a.Stdout, "Imported %s: %s, %d of %s done.\n", b.ID, b.Status, r.Completed, text.Plural(r.Total, "sub-task"))
+	fmt.Fprintf(a.Stdout, "Imported %s: %s, %d of %s done.\n", boulder.ShortID(b.ID), b.Status, r.Completed, text.Plural(r.Total, "sub-task"))
 	if from != b.Project {
 		a.note("It comes from %s and belongs to %s now.", text.OneLine(from), b.Project)
 	}
@@ -142,7 +142,7 @@ func (a *app) runImport(ctx context.Context, name string) error {
 		a.note("A resume will run this gate: %s", text.OneLine(gate))
 	}
 	if !b.Status.Terminal() {
-		a.note("Continue with: manager resume %s", b.ID)
+		a.note("Continue with: manager resume %s", boulder.ShortID(b.ID))
 	}
 	return nil
 }

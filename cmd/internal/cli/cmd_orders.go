@@ -35,7 +35,7 @@ runs the boulder stays, and waits for ` + "`manager resume`" + ` from any termin
 
 func (a *app) newRetryCmd() *cobra.Command {
 	cmd := a.subTaskCmd(boulder.OrderRetry, &cobra.Command{
-		Use:   "retry [flags] SUBTASK",
+		Use:   "retry [flags] SUBTASK | BOULDER SUBTASK",
 		Short: "Retry a sub-task in a fresh session",
 		Long: `Runs a sub-task of an unfinished boulder again in a fresh session, with all its attempts, whether it failed, was cancelled,
 waits for you, or is running. What was blocked because of it can continue. What it changed in the project stays, and its new
@@ -52,7 +52,7 @@ A completed sub-task is run again by ` + "`manager redo`" + `.`,
 
 func (a *app) newSkipCmd() *cobra.Command {
 	return a.subTaskCmd(boulder.OrderSkip, &cobra.Command{
-		Use:   "skip [flags] SUBTASK",
+		Use:   "skip [flags] SUBTASK | BOULDER SUBTASK",
 		Short: "Skip a sub-task, as if it were done",
 		Long: `Ends a sub-task as skipped, whether it has begun or not: what depends on it continues without it. Use it for what is
 not needed, or what you have done yourself (say so with ` + "`manager note`" + `).`,
@@ -61,8 +61,13 @@ not needed, or what you have done yourself (say so with ` + "`manager note`" + `
 
 // subTaskCmd completes a command that orders something for one sub-task.
 func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = argCount(1, 2, "one SUBTASK of `manager status`, and before it perhaps its BOULDER")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
+		args, err := a.ofBoulder(ctx, args, len(args) == 2)
+		if err != nil {
+			return err
+		}
 		return a.order(ctx, func(d *project.Access) (b boulder.Snapshot, o boulder.Order, err error) {
 			o = boulder.Order{Do: do, SubTaskID: args[0]}
 			if b, err = toSteer(ctx, d, a.ref, &o); err == nil && do == boulder.OrderRetry && !a.keepPlan {
@@ -77,7 +82,7 @@ func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Comman
 
 func (a *app) newCancelCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:        "cancel [flags] [SUBTASK]",
+		Use:        "cancel [flags] [SUBTASK | BOULDER [SUBTASK]]",
 		Short:      "Cancel a boulder or one of its sub-tasks",
 		SuggestFor: []string{"kill", "stop", "abort"},
 		Long: `Ends a boulder for good: what is at work is stopped, nothing else starts, and the process that runs it ends with exit
@@ -85,7 +90,11 @@ code 130. What was changed in the project stays. On a terminal it asks first.
 
 With SUBTASK only that one ends; what depends on it is blocked, the rest continues. As long as the boulder is not over,
 ` + "`manager retry`" + ` takes that back.`,
+		Args: argCount(0, 2, "one SUBTASK of `manager status`, a BOULDER, or both"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if args, err = a.ofBoulder(cmd.Context(), args, len(args) == 2); err != nil {
+				return err
+			}
 			o := boulder.Order{Do: boulder.OrderCancel, SubTaskID: cmp.Or(args...)}
 			if o.SubTaskID == "" && a.interactive() {
 				if a.ref, err = a.confirm(cmd.Context(), a.ref, o); err != nil {
@@ -111,7 +120,7 @@ func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string,
 		return "", err
 	}
 	completed, planned := d.Boulder.Tally.Completed, d.Boulder.Tally.Planned
-	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", d.Boulder.ID, d.Boulder.Status, text.Clip(d.Boulder.Task, 200),
+	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", boulder.ShortID(d.Boulder.ID), d.Boulder.Status, text.Clip(d.Boulder.Task, 200),
 		completed, text.Plural(planned, "sub-task"))
 	if _, err = a.choose(ctx, "End it for good?", "yes", "no"); errors.Is(err, orchestrator.ErrDeclined) {
 		err = errors.New("nothing was cancelled")
@@ -125,13 +134,17 @@ const noteRead = 64 << 10
 func (a *app) newNoteCmd() *cobra.Command {
 	var subTask string
 	cmd := &cobra.Command{
-		Use:   "note [flags] \"TEXT\" | -",
+		Use:   "note [flags] \"TEXT\" | - | BOULDER \"TEXT\"",
 		Short: "Tell the agents and the judge something",
 		Long: `The text goes into the next prompt of every sub-task, or of one with --sub-task, and into the next judgement. A turn
 that is at work is not disturbed. With - the text is read from stdin. At most 4,000 characters.`,
 		Example: `  manager note "The staging database is down; use the fixtures in testdata/"
   git diff --stat | manager note --sub-task toggle -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := a.ofBoulder(cmd.Context(), args, false)
+			if err != nil {
+				return err
+			}
 			said, err := a.noteText(args)
 			if err != nil {
 				return err
@@ -216,7 +229,7 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 			b := found.Boulder
 			if !b.Status.Terminal() {
 				return usagef("boulder %s is %s, and only what is over can be archived: bring it to its end with"+
-					" `manager resume %[1]s`, or end it with `manager cancel -b %[1]s`", b.ID, b.Status)
+					" `manager resume %[1]s`, or end it with `manager cancel -b %[1]s`", boulder.ShortID(b.ID), b.Status)
 			}
 			done = append(done, archiveReport{"archive", b.ID, !undo, b.ArchivedAt.IsZero() != undo})
 		}
@@ -239,7 +252,7 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 			changed = append(changed, r.BoulderID)
 		}
 		if !a.json {
-			fmt.Fprintf(a.Stdout, says[r.Changed], r.BoulderID)
+			fmt.Fprintf(a.Stdout, says[r.Changed], boulder.ShortID(r.BoulderID))
 		}
 	}
 	if err := a.project.PutAway(ctx, changed, undo); err != nil {
@@ -252,10 +265,6 @@ func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
 }
 
 const toSteerDefault = "the one that is at work, or the newest unfinished one"
-
-func (a *app) boulderFlag(cmd *cobra.Command, fallback string) {
-	cmd.Flags().StringVarP(&a.ref, "boulder", "b", "", "the `BOULDER` (default: "+fallback+")")
-}
 
 // steer has an order carried out and shows the result. check may refuse the order, and may be nil.
 func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func(boulder.Snapshot) error) error {
@@ -287,19 +296,15 @@ func toSteer(ctx context.Context, r *project.Access, ref string, o *boulder.Orde
 		return d, err
 	case d.Boulder.Status.Terminal() && o.Do == boulder.OrderRetry && o.SubTaskID != "":
 		return d, usagef("boulder %s is over (%s): try the sub-task again in a new one with `manager redo %[3]s -b %[1]s`",
-			d.Boulder.ID, d.Boulder.Status, o.SubTaskID)
+			boulder.ShortID(d.Boulder.ID), d.Boulder.Status, o.SubTaskID)
 	case d.Boulder.Status.Terminal():
-		return d, usagef("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)
+		return d, usagef("boulder %s is %s: there is nothing left to %s", boulder.ShortID(d.Boulder.ID), d.Boulder.Status, o.Do)
 	case o.SubTaskID == "":
 		return d, nil
 	}
 	t, err := findSubTask(d, o.SubTaskID)
 	if err == nil {
 		o.SubTaskID = t.ID
-		return d, nil
-	}
-	if other, resolveErr := project.Resolve(ctx, r, o.SubTaskID); resolveErr == nil && o.Do == boulder.OrderCancel {
-		err = usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
 	}
 	return d, err
 }
@@ -308,7 +313,7 @@ func (a *app) newRedoCmd() *cobra.Command {
 	var redo project.Redo
 	var stale, dryRun bool
 	cmd := &cobra.Command{
-		Use:   "redo [flags] [SUBTASK …]",
+		Use:   "redo [flags] [SUBTASK … | BOULDER SUBTASK …]",
 		Short: "Redo completed sub-tasks, and what follows from them",
 		Long: `Has completed sub-tasks done again in fresh sessions, with what the plan file says of them now, and runs the boulder,
 which may be over. Their earlier attempts, verdicts and costs stay visible. What depends on them is done again only if they
@@ -326,7 +331,10 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
   manager redo colours --note "Use the colours of the style guide"
   manager redo --stale --check-gates`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := a.ofBoulder(cmd.Context(), args, false)
 			switch {
+			case err != nil:
+				return err
 			case stale == (len(args) > 0):
 				return usagef("%s takes SUBTASK …, or --stale for all that is out of date", cmd.CommandPath())
 			case redo.Gates && !stale:
@@ -348,11 +356,18 @@ a gate that is red now. Nothing is ever redone by itself; ` + "`manager keep`" +
 
 func (a *app) newKeepCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "keep [flags] SUBTASK",
+		Use:   "keep [flags] SUBTASK | BOULDER SUBTASK",
 		Short: "Mark the result of a sub-task as up to date",
 		Long: `Marks the result of a completed sub-task as up to date, with the plan file, the results that it builds on and the commit
 as they are now; one that waits to see whether what it depends on comes out the same is kept in any case.`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runKeep(cmd.Context(), args[0]) },
+		Args: argCount(1, 2, "one SUBTASK of `manager status`, and before it perhaps its BOULDER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := a.ofBoulder(cmd.Context(), args, len(args) == 2)
+			if err != nil {
+				return err
+			}
+			return a.runKeep(cmd.Context(), args[0])
+		},
 	}
 	a.boulderFlag(cmd, "the active one")
 	return cmd

@@ -319,7 +319,7 @@ func (a *app) runPlanOf(ctx context.Context, ref, output string, args []string) 
 	if a.json {
 		return a.printJSON(view.NewPlanJSON(plan, path))
 	}
-	resume := "manager resume " + d.Boulder.ID
+	resume := "manager resume " + boulder.ShortID(d.Boulder.ID)
 	if path != a.project.PlanPath() {
 		resume += " --plan-file " + a.pretty(path)
 	}

@@ -69,7 +69,7 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 			}
 			if answer {
 				if made.Answer == "" {
-					return errors.Join(err, fmt.Errorf("boulder %s is %s: there is no answer yet", made.BoulderID, made.Status))
+					return errors.Join(err, fmt.Errorf("boulder %s is %s: there is no answer yet", boulder.ShortID(made.BoulderID), made.Status))
 				}
 				return errors.Join(o.write(a, map[string]string{"type": "answer", "boulder_id": made.BoulderID, "answer": made.Answer},
 					func(to page.Out) { fmt.Fprintln(to, text.Safe(made.Answer)) }), err)

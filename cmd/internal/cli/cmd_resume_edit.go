@@ -73,7 +73,7 @@ func (a *app) agreeEdit(ctx context.Context, d *boulder.Snapshot, edit *project.
 	refused := edit.Err()
 	if !a.quiet || refused != nil || !a.yes {
 		o := a.on(a.Stderr)
-		o.Say("The plan file ", o.Code(a.pretty(edit.Path)), " differs from the plan of boulder ", d.Boulder.ID, ":")
+		o.Say("The plan file ", o.Code(a.pretty(edit.Path)), " differs from the plan of boulder ", boulder.ShortID(d.Boulder.ID), ":")
 		view.PlanChanges(o, edit.Was, edit.Now)
 		view.Warnings(o, edit.Warnings)
 	}
@@ -104,7 +104,7 @@ func (a *app) modelFor(d *boulder.Snapshot, edited *boulder.Plan) (model boulder
 	model, effort = a.opts.Model, a.opts.Effort
 	own := func(flag, value string) error {
 		return usagef("--%s %s is for sub-tasks that have no %[1]s of their own, and each one that is left has: "+
-			"edit `%[1]s` in the plan (`manager plan --of %[3]s`)", flag, value, d.Boulder.ID)
+			"edit `%[1]s` in the plan (`manager plan --of %[3]s`)", flag, value, boulder.ShortID(d.Boulder.ID))
 	}
 	switch {
 	case err != nil:

@@ -281,7 +281,7 @@ func (a *app) run(ctx context.Context, req *project.Request, complete func(st *p
 		case a.detach:
 			return a.detached(id, pid, req.StartAt)
 		}
-		a.note("Boulder %s runs on %s.", id, req.Engine)
+		a.note("Boulder %s runs on %s.", boulder.ShortID(id), req.Engine)
 		return a.landAtEnd(ctx, id, a.runAttach(ctx, id))
 	}
 	st, err := a.project.Hold(ctx, false)
@@ -388,7 +388,7 @@ func nothingLost(err error, d boulder.Snapshot) error {
 	if view.WaitingOf(made.Blockers).Hard > 0 {
 		how = "Answer with: " + view.ClarifyHint + "; then continue with: "
 	}
-	return fmt.Errorf("%w\nNothing is lost. %s%s", err, how, made.Resumed().Command)
+	return fmt.Errorf("%w\nNothing is lost. %s%s", err, how, made.Typed(made.Resumed()))
 }
 
 func (a *app) newResumeCmd() *cobra.Command {
@@ -447,9 +447,9 @@ func (a *app) runResume(ctx context.Context, args []string) error {
 		}
 		switch b, now := &detail.Boulder, time.Now(); {
 		case b.Waits(now):
-			a.note("Boulder %s %s.", b.ID, view.Starts(b.StartAt, now))
+			a.note("Boulder %s %s.", boulder.ShortID(b.ID), view.Starts(b.StartAt, now))
 		case b.Status == boulder.Running:
-			a.note("Boulder %s was cut off at work: what was under way continues in its sessions.", b.ID)
+			a.note("Boulder %s was cut off at work: what was under way continues in its sessions.", boulder.ShortID(b.ID))
 		}
 		req, err = a.resumed(detail)
 		a.approverOf(detail, req).setApproval(&req, a.approveReplans || detail.Boulder.AskReplans)
@@ -516,7 +516,7 @@ func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error
 	case err != nil:
 		return true, err
 	case taken && !paused:
-		a.note("Process %d, which runs boulder %s, continues with that.", there.Holder.PID, id)
+		a.note("Process %d, which runs boulder %s, continues with that.", there.Holder.PID, boulder.ShortID(id))
 		return true, nil
 	case !paused && !there.Holder.Serves:
 		return false, nil
@@ -526,7 +526,7 @@ func (a *app) resumeThere(ctx context.Context, ref string) (sent bool, err error
 	if a.opts.Attach != "" || a.approveReplans || a.budget.run != nil || len(a.budget.subTasks) > 0 ||
 		a.blockers || a.iterations != 0 {
 		return false, usagef("process %d runs boulder %s: it continues with the settings it was started with. Resume it without flags,"+
-			" or end that process and resume it here", there.Holder.PID, id)
+			" or end that process and resume it here", there.Holder.PID, boulder.ShortID(id))
 	}
 	err = a.steer(ctx, id, boulder.Order{Do: boulder.OrderResume}, nil)
 	if errors.Is(err, boulder.ErrRefused) && !there.Holder.Serves {
@@ -547,7 +547,7 @@ func (a *app) resumeServed(ctx context.Context, there *project.Access, detail bo
 	}
 	waits := detail.Asked() != "" && detail.Boulder.Replan == nil
 	if waits && !a.yes && !a.interactive() {
-		return usagef("the plan of boulder %s waits for approval: resume it on a terminal, or run it without asking with --yes", id)
+		return usagef("the plan of boulder %s waits for approval: resume it on a terminal, or run it without asking with --yes", boulder.ShortID(id))
 	}
 	_, err := a.takeEdits(ctx, there, &detail)
 	if err != nil {
@@ -621,10 +621,10 @@ func (a *app) agreeHere(ctx context.Context, there *project.Access, d boulder.Sn
 func (a *app) resumed(detail boulder.Snapshot) (req project.Request, err error) {
 	b := detail.Boulder
 	if a.iterations < 0 || a.iterations > 0 && b.Loop == nil {
-		return req, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", b.ID, a.iterations)
+		return req, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", boulder.ShortID(b.ID), a.iterations)
 	}
 	if len(detail.SubTasks) == 0 && a.opts.Effort != "" && a.opts.Effort != b.Effort {
-		return req, usagef("the plan of boulder %s waits for your approval: choose edit there, and write `effort: %s` into it", b.ID, a.opts.Effort)
+		return req, usagef("the plan of boulder %s waits for your approval: choose edit there, and write `effort: %s` into it", boulder.ShortID(b.ID), a.opts.Effort)
 	}
 	if b.Budget != nil && a.budget.run != nil {
 		*a.budget.run = project.Overlay(*b.Budget, *a.budget.run)
@@ -634,7 +634,7 @@ func (a *app) resumed(detail boulder.Snapshot) (req project.Request, err error) 
 		for _, t := range detail.SubTasks {
 			open = append(open, text.If(!t.Status.Terminal(), t.ID))
 		}
-		if err := a.budget.name(open, "boulder "+b.ID+" has no unfinished sub-task"); err != nil {
+		if err := a.budget.name(open, "boulder "+boulder.ShortID(b.ID)+" has no unfinished sub-task"); err != nil {
 			return req, err
 		}
 		for _, t := range detail.SubTasks {

@@ -125,10 +125,10 @@ func (a *app) runServe(ctx context.Context, untilIdle time.Duration) error {
 func (e *ending) followServed(ctx context.Context, events iter.Seq2[boulder.Event, error], p *view.Progress) {
 	err := e.follow(ctx, events, view.NewServeRun(e.console(), p))
 	if err != nil && !errors.Is(err, orchestrator.ErrCancelled) && exitCode(err) != exitPartial { // those were shown
-		fmt.Fprintf(e.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), e.id, text.Safe(project.Message(err)))
+		fmt.Fprintf(e.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), boulder.ShortID(e.id), text.Safe(project.Message(err)))
 	}
 	if path := e.conclude(ctx, err); path != "" {
-		fmt.Fprintf(e.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), e.id, path)
+		fmt.Fprintf(e.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), boulder.ShortID(e.id), path)
 	}
 }
 
@@ -150,7 +150,7 @@ func (a *app) detached(id string, pid int, startAt time.Time) error {
 		runs = view.Starts(startAt, now)
 	}
 	fmt.Fprintf(a.Stdout, "Boulder %[1]s %[3]s in the background (process %[2]d).\nLook: manager status %[1]s"+
-		" · follow: manager logs -f %[1]s · wait: manager wait %[1]s · end: manager cancel -b %[1]s\n", id, pid, runs)
+		" · follow: manager logs -f %[1]s · wait: manager wait %[1]s · end: manager cancel -b %[1]s\n", boulder.ShortID(id), pid, runs)
 	return nil
 }
 
@@ -271,7 +271,7 @@ func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, 
 	if errors.Is(err, errTimeUp) {
 		how := "nothing could be read"
 		if w.Status != "" {
-			how = fmt.Sprintf("boulder %s is %s, %d/%d done", w.BoulderID, w.Shown(), w.Completed, w.Total)
+			how = fmt.Sprintf("boulder %s is %s, %d/%d done", boulder.ShortID(w.BoulderID), w.Shown(), w.Completed, w.Total)
 		}
 		err = fmt.Errorf("%w: after %s %s", errTimeUp, timeout, how)
 	}
@@ -283,10 +283,10 @@ func (a *app) runWait(ctx context.Context, w *view.Wait, timeout time.Duration, 
 		if w.Written != "" {
 			a.on(a.Stdout).Text(0, w.Written)
 		}
-		a.on(a.Stdout).Say(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s%s", w.BoulderID,
+		a.on(a.Stdout).Say(fmt.Sprintf("Boulder %s is %s, %d/%d done.%s%s", boulder.ShortID(w.BoulderID),
 			view.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total,
 			text.If(len(w.Blocked) > 0, " Blocked: "+view.Listed(w.Blocked)+"."),
-			text.If(w.Unlanded, " Its results have not landed: manager land --files "+w.BoulderID+".")))
+			text.If(w.Unlanded, " Its results have not landed: manager land --files "+boulder.ShortID(w.BoulderID)+".")))
 	}
 	return err
 }
@@ -348,7 +348,7 @@ func waitOutcome(r *view.Wait, d boulder.Snapshot, holder *project.Holder) (arri
 	case r.For == waitBlocked && (len(r.Blocked) > 0 || stands):
 		return true, nil
 	case r.For == waitBlocked && b.Status.Terminal():
-		return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", b.ID, b.Status)
+		return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", boulder.ShortID(b.ID), b.Status)
 	case !b.Status.Terminal() && !stands && !holder.Runs(b):
 		return false, stoppedError(d, holder)
 	case r.For == waitBlocked:
@@ -356,9 +356,9 @@ func waitOutcome(r *view.Wait, d boulder.Snapshot, holder *project.Holder) (arri
 	case b.Status == boulder.Completed:
 		return true, nil
 	case b.Status == boulder.Cancelled:
-		return false, fmt.Errorf("boulder %s: %w", b.ID, orchestrator.ErrCancelled)
+		return false, fmt.Errorf("boulder %s: %w", boulder.ShortID(b.ID), orchestrator.ErrCancelled)
 	case b.Status.Terminal():
-		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(d))
+		return false, fmt.Errorf("boulder %s is %s: %w", boulder.ShortID(b.ID), b.Status, notCompleted(d))
 	case stands:
 		return false, stoppedError(d, holder)
 	}
@@ -374,9 +374,9 @@ func stoppedError(d boulder.Snapshot, holder *project.Holder) error {
 	why, asks := strings.CutPrefix(text.OneLine(b.Reason), orchestrator.ErrWaiting.Error()+": ")
 	switch {
 	case b.Status == boulder.AwaitingApproval:
-		why = "the plan of boulder " + b.ID + " has to be approved"
+		why = "the plan of boulder " + boulder.ShortID(b.ID) + " has to be approved"
 	case b.Status != boulder.Paused:
-		return nothingLost(fmt.Errorf("%w: boulder %s was interrupted: %w", orchestrator.ErrWaiting, b.ID, errNotRun), d)
+		return nothingLost(fmt.Errorf("%w: boulder %s was interrupted: %w", orchestrator.ErrWaiting, boulder.ShortID(b.ID), errNotRun), d)
 	case !asks:
 		why = view.Stated(string(b.Status), why)
 	}

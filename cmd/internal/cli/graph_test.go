@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,14 +57,17 @@ func TestGraphReport(t *testing.T) {
 		{ID: "more", Status: boulder.SubTaskPending, DependsOn: []string{"new"}, Attempts: 2,
 			Budget: &boulder.Budget{Attempts: 5}},
 	}}
+	for i, t := range d.SubTasks {
+		t.Position = i + 1
+	}
 	for all, want := range map[bool]string{
-		false: "a: attempt 2 of 3, new: attempt 2, more: attempt 2 of 5, a>new new>more ",
-		true: "a: attempt 2 of 3, old: replaced by new, gone: , new: attempt 2, more: attempt 2 of 5, " +
+		false: "1 a: attempt 2 of 3, 4 new: attempt 2, 5 more: attempt 2 of 5, a>new new>more ",
+		true: "1 a: attempt 2 of 3, 2 old: replaced by new, 3 gone: , 4 new: attempt 2, 5 more: attempt 2 of 5, " +
 			"a>old old>gone a>new new>more ",
 	} {
 		got, r := "", view.GraphOf(d, orchestrator.DefaultLimits(), all)
 		for _, s := range r.SubTasks {
-			got += s.ID + ": " + s.Note + ", "
+			got += fmt.Sprintf("%d %s: %s, ", s.Number, s.ID, s.Note)
 		}
 		for _, e := range r.Edges {
 			got += e.From + ">" + e.To + " "

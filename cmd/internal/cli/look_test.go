@@ -47,7 +47,7 @@ func TestLookRefuses(t *testing.T) {
 		{[]string{"show", "--why", ""}, `has no sub-task ""`},
 		{[]string{"show", "nosuch", "--why", "toggle"}, `no such boulder: "nosuch"`},
 		{[]string{"logs", sampleID, "nosuch"}, `has no sub-task "nosuch": it has toggle, theme, icons`},
-		{[]string{"logs", "nosuch"}, "(see `manager list`); and boulder " + sampleID + ` has no sub-task "nosuch": it has toggle`},
+		{[]string{"logs", "nosuch"}, "(see `manager list`); and boulder " + shortID + ` has no sub-task "nosuch": it has toggle`},
 		{[]string{"logs", "a", "b", "c"}, `not "a b c"`},
 		{[]string{"status", "a", "b"}, `takes one BOULDER, not "a b"`},
 		{[]string{"list", "a"}, "takes no arguments"},
@@ -104,14 +104,14 @@ func TestLookWhileItRuns(t *testing.T) {
 		t.Errorf("what is shown differs (-alone +held):\n%s", diff)
 	}
 	why, _ := expect(t, project, exitOK, []string{"show", "--why", "theme"})
-	now := "now: left in turn 1 of attempt 1; no process runs it: manager resume " + sampleID
+	now := "now: left in turn 1 of attempt 1; no process runs it: manager resume " + shortID
 	want := strings.Replace(whyBefore, now, "now: at work: 2 of 5 todos · read theme.css", 1)
 	if diff := cmp.Diff(want, why); diff != "" {
 		t.Errorf("the chain differs (-alone +held):\n%s", diff)
 	}
 	expect(t, project, exitOK, []string{"status"}, "run by process 42", "read theme.css")
 	expect(t, project, exitOK, []string{"list", "--json"}, `"running":true`)
-	expect(t, project, exitOK, []string{"report"}, "Boulder "+sampleID+": running, at work", "manager status "+sampleID,
+	expect(t, project, exitOK, []string{"report"}, "Boulder "+shortID+": running, at work", "manager status "+shortID,
 		"!manager resume")
 }
 

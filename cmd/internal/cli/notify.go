@@ -93,7 +93,7 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	}
 	made, err := e.report(context.WithoutCancel(ctx), e.id)
 	if err != nil {
-		e.warn("the report of boulder %s lacks something: %v", e.id, err)
+		e.warn("the report of boulder %s lacks something: %v", boulder.ShortID(e.id), err)
 	}
 	if made == nil {
 		return ""
@@ -108,7 +108,7 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	e.warnOfUnwritten(context.WithoutCancel(ctx), e.db)
 	path, err := e.writeReport(made)
 	if err != nil {
-		e.warn("the report of boulder %s could not be written: %v", e.id, err)
+		e.warn("the report of boulder %s could not be written: %v", boulder.ShortID(e.id), err)
 	}
 	if e.project.Config().Tracing.Endpoint != "" {
 		events, err := e.db.Events(context.WithoutCancel(ctx), e.id, 0, 0)
@@ -116,7 +116,7 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 			err = e.project.SendTrace(context.WithoutCancel(ctx), events)
 		}
 		if err != nil {
-			e.warn("the trace of boulder %s was not sent: %v", e.id, err)
+			e.warn("the trace of boulder %s was not sent: %v", boulder.ShortID(e.id), err)
 		}
 	}
 	if what := eventOf(runErr); e.wants(what) {
@@ -211,7 +211,7 @@ func titleOf(what project.NotifyEvent, made *report.Report, until time.Time) str
 	case made.Running:
 		says += ", and continues with the rest"
 	}
-	return fmt.Sprintf("Boulder %s %s: %s", made.BoulderID, says, made.Counts())
+	return fmt.Sprintf("Boulder %s %s: %s", boulder.ShortID(made.BoulderID), says, made.Counts())
 }
 
 // warnOfUnwritten warns if blockers.md lacks blockers, and says why.

@@ -122,7 +122,7 @@ func TestTitles(t *testing.T) {
 		{project.NotifyBlocked, held, "waits for the user, with 1 question, until " + until},
 		{project.NotifyFailed, made, "was broken off by an error"},
 		{project.NotifyFailed, over, "is over, and not everything is done"},
-		{project.NotifyLimited, live, "is limited until " + sampleStart.Add(time.Hour).Local().Format("15:04")},
+		{project.NotifyLimited, live, "is limited until " + sampleStart.Add(time.Hour).Local().Format("15:04 MST")},
 	} {
 		want := "Boulder 01k3 " + test.want + ": 1 of 3 sub-tasks completed, 2 blocked"
 		if got := titleOf(test.what, &test.made, sampleStart.Add(time.Hour)); got != want {
@@ -181,7 +181,7 @@ func TestConcludeInTrouble(t *testing.T) {
 		t.Errorf("the report was written to %s", name)
 	}
 	checkTexts(t, "the warnings", []string{
-		"manager: warning: the report of boulder " + sampleID + " could not be written: ",
+		"manager: warning: the report of boulder " + shortID + " could not be written: ",
 		"manager: warning: the notification command sh failed: exit status 3\n",
 	}, []string{"never shown"}, stderr.String())
 	if err := e.withReportPath("", errPartial); !errors.Is(err, errPartial) || strings.Contains(err.Error(), "Report") {

@@ -21,7 +21,7 @@ func TestDeclineThePlanOfAServer(t *testing.T) {
 	project := s.store()
 	db, server := holdAs(t, project, processAt{PID: 42, Command: "manager serve", Serves: true})
 	server.SetSteerer(onDisk{db})
-	expect(t, project, exitUsage, []string{"resume"}, "the plan of boulder "+sampleID+" waits for approval: resume it on a terminal")
+	expect(t, project, exitUsage, []string{"resume"}, "the plan of boulder "+shortID+" waits for approval: resume it on a terminal")
 
 	p := openPTY(t)
 	done := make(chan int)
@@ -92,7 +92,7 @@ func TestAskAboutAnEditedPlan(t *testing.T) {
 		s.Plan()
 		s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by the user"})
 		project := s.store()
-		expect(t, project, exitOK, []string{"plan", "--of", sampleID}, "then: manager resume "+sampleID)
+		expect(t, project, exitOK, []string{"plan", "--of", sampleID}, "then: manager resume "+shortID)
 		path := filepath.Join(project, ".manager", "plan.yaml")
 		data, err := os.ReadFile(path)
 		if err == nil {

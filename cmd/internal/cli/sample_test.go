@@ -20,6 +20,9 @@ import (
 
 const sampleID = samples.ID
 
+// shortID is what people read of it.
+const shortID = "sample"
+
 var sampleStart = samples.Began
 
 type sample struct{ *samples.Boulder }

@@ -88,10 +88,10 @@ func TestPauseAndResumeThere(t *testing.T) {
 		{[]string{"resume"}, exitHeld, "process 42, `manager run`"}, // it is not paused
 		{[]string{"resume"}, exitHeld, "!Waiting up to"},            // no longer than other commands
 		{[]string{"pause"}, exitOK, "Paused. Still at work, to the end of the turn: \"theme\"; nothing new starts. " +
-			"Continue with: manager resume " + sampleID + "\n"},
-		{[]string{"status"}, exitOK, "paused by the user\nContinue with: manager resume " + sampleID + "\n"},
-		{[]string{"skip", "docs"}, exitOK, "The boulder is paused; continue with: manager resume " + sampleID + "\n"},
-		{[]string{"resume", "--budget", "cost=1"}, exitUsage, "process 42 runs boulder " + sampleID},
+			"Continue with: manager resume " + shortID + "\n"},
+		{[]string{"status"}, exitOK, "paused by the user\nContinue with: manager resume " + shortID + "\n"},
+		{[]string{"skip", "docs"}, exitOK, "The boulder is paused; continue with: manager resume " + shortID + "\n"},
+		{[]string{"resume", "--budget", "cost=1"}, exitUsage, "process 42 runs boulder " + shortID},
 	} {
 		expect(t, project, test.code, test.args, test.says)
 	}
@@ -106,7 +106,7 @@ func TestPauseAndResumeThere(t *testing.T) {
 // A process that runs a boulder stops its agents itself. After an order that ends the boulder nothing can be continued.
 func TestOrderThatEndsTheBoulderThere(t *testing.T) {
 	t.Parallel()
-	const left, over = "may still be at work", " Boulder " + sampleID + " is over: cancelled.\n"
+	const left, over = "may still be at work", " Boulder " + shortID + " is over: cancelled.\n"
 	alone := interrupted(t)
 	expect(t, alone, exitOK, []string{"cancel", "-y"}, left)
 	expect(t, alone, exitOK, []string{"status"}, left)

@@ -90,17 +90,17 @@ func TestWaitEnds(t *testing.T) {
 			s.Apply(pause)
 			s.commit(db)
 			server.Notify()
-		}, exitWaiting, "waiting for the user: paused by the user\nNothing is lost. Continue with: manager resume " + sampleID + "\n"},
+		}, exitWaiting, "waiting for the user: paused by the user\nNothing is lost. Continue with: manager resume " + shortID + "\n"},
 		{"paused, and gone", func(db *store.DB, server *projecttest.Server, s *sample) {
 			s.Apply(pause)
 			s.commit(db)
 			server.Close()
 			db.Close()
-		}, exitWaiting, "manager resume " + sampleID},
+		}, exitWaiting, "manager resume " + shortID},
 		{"killed", func(db *store.DB, server *projecttest.Server, _ *sample) {
 			server.Close()
 			db.Close()
-		}, exitWaiting, "was interrupted: no process runs it\nNothing is lost. Continue with: manager resume " + sampleID},
+		}, exitWaiting, "was interrupted: no process runs it\nNothing is lost. Continue with: manager resume " + shortID},
 	} {
 		for _, args := range [][]string{{"wait"}, {"wait", "--json"}, {"attach"}, {"attach", "--json"}, {"attach", "-q"}} {
 			t.Run(test.name+" "+strings.Join(args, " "), func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestWaitTimesOut(t *testing.T) {
 			hold(t, project, false)
 		}
 		expect(t, project, exitError, []string{"wait", "--timeout", "300ms", "--json"}, `"status":"running"`,
-			"the time is up: after 300ms boulder "+sampleID+" is running, 1/6 done")
+			"the time is up: after 300ms boulder "+shortID+" is running, 1/6 done")
 	}
 }
 

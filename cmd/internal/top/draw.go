@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
@@ -251,7 +252,7 @@ func (m *model) title() string {
 	if m.ask != nil {
 		return "Blocker " + m.ask.ID
 	}
-	of := m.want.boulder
+	of := boulder.ShortID(m.want.boulder)
 	if m.taskText || m.tab == onTranscript || m.tab == onWhy {
 		of = m.want.task
 	}

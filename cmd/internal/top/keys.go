@@ -258,7 +258,7 @@ func (m *model) do(typed *view.Editor, f func() (effect string, err error)) tea.
 }
 
 func (o *order) question() string {
-	of := "boulder " + o.boulder
+	of := "boulder " + boulder.ShortID(o.boulder)
 	if o.SubTaskID != "" {
 		of = fmt.Sprintf("%q of %s", o.SubTaskID, of)
 	}

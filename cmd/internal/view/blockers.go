@@ -63,7 +63,11 @@ func (s *BlockersStatus) Print(o page.Out) {
 
 func (s *BlockersStatus) why() string {
 	said := map[bool]string{true: "on", false: "off"}
-	atWork := text.JoinedBy(", ", append(slices.Clone(s.Diverted), text.If(s.Watched, "manager watch"))...)
+	var diverted []string
+	for _, id := range s.Diverted {
+		diverted = append(diverted, boulder.ShortID(id))
+	}
+	atWork := text.JoinedBy(", ", append(diverted, text.If(s.Watched, "manager watch"))...)
 	line := "by the configuration" + text.If(!s.On, "; runs that were begun with --blockers keep it")
 	switch on, own := s.Sessions[s.SessionID]; {
 	case own:
@@ -86,7 +90,7 @@ func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 	columns := []column{{}, {right: true}, {}, {}, {}, {}, {flexible: true}}
 	var rows [][]string
 	for _, b := range all {
-		degree, widest, over := o.Dim, widestLabel, b.Standing == blockers.Over
+		degree, widest, over := o.Dim, widestID, b.Standing == blockers.Over
 		if b.Hard && !over {
 			degree = o.Yellow
 		}
@@ -247,7 +251,7 @@ func SettledBlocker(r *project.Answered, now time.Time) string {
 	case len(r.Awaited) > 0:
 		follows = fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
 	case GoesOnLater(r):
-		follows = fmt.Sprintf("%q continues %s when the boulder does: manager resume %s", r.SubTaskID, with, r.BoulderID)
+		follows = fmt.Sprintf("%q continues %s when the boulder does: manager resume %s", r.SubTaskID, with, boulder.ShortID(r.BoulderID))
 	}
 	option := text.If(slices.Contains(r.Options, r.Answer), ": "+strings.TrimSuffix(text.Short(r.Answer, 100), "."))
 	return strings.TrimSpace(did + " " + r.ID + option + ". " + follows)

@@ -87,7 +87,7 @@ func TestBlockersMarkdown(t *testing.T) {
 func TestRunTellsOfBlockers(t *testing.T) {
 	t.Parallel()
 	s := after(t, playBlocked)
-	const hint = "? B1 [2/6] Which key signs the theme"
+	const hint = "? B1 [2] Which key signs the theme"
 	for _, width := range []int{100, 50} {
 		says(t, frameOf(s, width), hint)
 	}
@@ -98,11 +98,11 @@ func TestRunTellsOfBlockers(t *testing.T) {
 	says(t, frameOf(s, 100), "NOT blocker")
 	for _, text := range linesOf(s) {
 		says(t, text,
-			"[2/6] hard blocker B1 (security): Which key signs the theme 主题? The old one is weak.",
-			"[2/6] soft blocker B2 (architecture): Variables or classes?; chosen for now: CSS variables",
-			"[2/6] waits for an answer to B1: Which key",
-			"[2/6] B2 gets no answer: continue without",
-			"[2/6] B1 is answered: The new one")
+			"[2] hard blocker B1 (security): Which key signs the theme 主题? The old one is weak.",
+			"[2] soft blocker B2 (architecture): Variables or classes?; chosen for now: CSS variables",
+			"[2] waits for an answer to B1: Which key",
+			"[2] B2 gets no answer: continue without",
+			"[2] B1 is answered: The new one")
 	}
 }
 

@@ -470,7 +470,7 @@ func edited(b boulder.PlanEdited) string {
 func amountText(dimension string, n float64) string {
 	switch dimension {
 	case "cost":
-		return fmt.Sprintf("$%.2f", n)
+		return text.Money(n)
 	case "time":
 		return text.Elapsed(time.Duration(n * float64(time.Second)))
 	case "tokens":

@@ -126,7 +126,7 @@ func TestOutputStaysInItsFence(t *testing.T) {
 					ID: "a", Subject: "a", Status: boulder.SubTaskFailed,
 					GateRuns: []boulder.Gate{{Command: "x", ExitCode: 1, Output: out + "\nend"}},
 				},
-				{ID: "z", Subject: "z", Status: boulder.SubTaskFailed},
+				{ID: "z", Position: 2, Subject: "z", Status: boulder.SubTaskFailed},
 			},
 		}
 		var b bytes.Buffer
@@ -141,7 +141,7 @@ func TestOutputStaysInItsFence(t *testing.T) {
 				t.Fatalf("line %q leaves the fence %q:\n%s", lines[n], fence, rest)
 			}
 		}
-		if strings.TrimSpace(lines[n-1]) != "end" || !strings.HasPrefix(lines[n+1], "- ✗ **z**") {
+		if strings.TrimSpace(lines[n-1]) != "end" || !strings.HasPrefix(lines[n+1], "- ✗ 2. **z**") {
 			t.Fatalf("the fence ends at %q, before %q:\n%s", lines[n-1], lines[n+1], rest)
 		}
 	})

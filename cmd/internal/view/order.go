@@ -85,7 +85,7 @@ func (r *Order) Print(o page.Out) { o.Say(r.Text()) }
 
 // Text returns the report for people.
 func (r *Order) Text() string {
-	id, resume, left := r.SubTaskID, "manager resume "+r.BoulderID, text.Prefixed(" ", leftText(r.Left))
+	id, resume, left := r.SubTaskID, "manager resume "+boulder.ShortID(r.BoulderID), text.Prefixed(" ", leftText(r.Left))
 	line := ""
 	switch r.Do {
 	case boulder.OrderPause:
@@ -108,7 +108,7 @@ func (r *Order) Text() string {
 	case boulder.OrderCancel:
 		if id == "" {
 			return fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.%s",
-				r.BoulderID, r.tally.Completed, text.Plural(r.tally.Planned, "sub-task"), left)
+				boulder.ShortID(r.BoulderID), r.tally.Completed, text.Plural(r.tally.Planned, "sub-task"), left)
 		}
 		line = fmt.Sprintf("Cancelled %q.", id) + text.If(len(r.Blocked) > 0, " Blocked, because of that: "+Listed(r.Blocked)+".")
 	case boulder.OrderSkip:
@@ -125,15 +125,15 @@ func (r *Order) Text() string {
 	line += left
 	switch { // what it takes for the order to have an effect
 	case r.Status.Terminal():
-		line += fmt.Sprintf(" Boulder %s is over: %s.", r.BoulderID, r.Status)
+		line += fmt.Sprintf(" Boulder %s is over: %s.", boulder.ShortID(r.BoulderID), r.Status)
 	case r.RunBy == nil:
 		line += " No process runs the boulder; continue with: " + resume
 	case r.Status == boulder.Paused:
 		line += " The boulder is paused; continue with: " + resume
 	case r.Do == boulder.OrderResume && r.starts != "":
-		line += fmt.Sprintf(" Boulder %s %s, in process %d.", r.BoulderID, r.starts, r.RunBy.PID)
+		line += fmt.Sprintf(" Boulder %s %s, in process %d.", boulder.ShortID(r.BoulderID), r.starts, r.RunBy.PID)
 	case r.Do == boulder.OrderResume:
-		line += fmt.Sprintf(" Process %d continues boulder %s.", r.RunBy.PID, r.BoulderID)
+		line += fmt.Sprintf(" Process %d continues boulder %s.", r.RunBy.PID, boulder.ShortID(r.BoulderID))
 	}
 	return line
 }

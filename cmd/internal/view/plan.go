@@ -315,8 +315,8 @@ type Graph struct {
 // GraphOfPlan makes the graph of a plan that has not run.
 func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
 	d := boulder.Snapshot{Boulder: boulder.Boulder{Task: plan.Task}}
-	for _, s := range plan.SubTasks {
-		d.SubTasks = append(d.SubTasks, &boulder.SubTask{ID: s.ID, Subject: s.Subject, DependsOn: s.DependsOn})
+	for i, s := range plan.SubTasks {
+		d.SubTasks = append(d.SubTasks, &boulder.SubTask{ID: s.ID, Position: i + 1, Subject: s.Subject, DependsOn: s.DependsOn})
 	}
 	r := GraphOf(d, orchestrator.Limits{}, true)
 	r.Path = path
@@ -338,7 +338,7 @@ func GraphOf(d boulder.Snapshot, limits orchestrator.Limits, all bool) *Graph {
 		if hidden[t.ID] {
 			continue
 		}
-		s := graph.Node{ID: t.ID, Title: t.Subject, Status: string(t.Status), Attempt: t.Attempts, Replaces: t.Replaces}
+		s := graph.Node{ID: t.ID, Number: t.Position, Title: t.Subject, Status: string(t.Status), Attempt: t.Attempts, Replaces: t.Replaces}
 		most := limits.Attempts
 		if t.Budget != nil {
 			most = cmp.Or(t.Budget.Attempts, most)

@@ -130,7 +130,8 @@ type row struct {
 	Activity   string                       `json:"activity,omitempty"` // last sign of life of the running turn
 	Checkpoint *boulder.Checkpoint          `json:"checkpoint,omitempty"`
 	Blockers   []boulder.Blocker            `json:"blockers,omitempty"` // oldest first
-	ElapsedMS  int64                        `json:"elapsed_ms"`         // of all attempts together
+	ElapsedMS  int64                        `json:"elapsed_ms"`         // of all attempts together, from start to end
+	WorkedMS   int64                        `json:"worked_ms"`          // sum of its turns, with the one at work
 	Usage      boulder.Usage                `json:"usage"`
 	Summary    string                       `json:"summary,omitempty"`
 	OutputData string                       `json:"output_data,omitempty"`
@@ -169,7 +170,7 @@ func (p *Progress) rows(limits orchestrator.Limits, others []boulder.Snapshot, n
 			ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
 			DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Effort: t.Effort, Agent: t.Agent, Attempt: t.Attempts,
 			Checkpoint: t.Checkpoint, Usage: t.Usage, Summary: t.Summary, OutputData: t.Output, Blockers: t.Blockers,
-			doing: p.doing[t.ID], name: cmp.Or(text.OneLine(t.ActiveForm), text.OneLine(t.Subject)), place: len(waits) + 1,
+			WorkedMS: t.Worked.Milliseconds(), doing: p.doing[t.ID], name: cmp.Or(text.OneLine(t.ActiveForm), text.OneLine(t.Subject)), place: len(waits) + 1,
 			replan: b.Replan != nil && (b.Replan.SubTaskID == t.ID || slices.Contains(b.Replan.Replaces, t.ID)),
 		}
 		for _, a := range attempts[t.ID] {
@@ -187,6 +188,7 @@ func (p *Progress) rows(limits orchestrator.Limits, others []boulder.Snapshot, n
 			if !a.StartedAt.IsZero() {
 				r.ElapsedMS += end.Sub(a.StartedAt).Milliseconds()
 			}
+			r.WorkedMS += (a.WorkedBy(end) - a.Worked).Milliseconds()
 		}
 		if !r.Stopped {
 			r.Activity = r.activity

@@ -33,10 +33,10 @@ func (c *Replayed) Print(o page.Out) {
 	decisions := text.Plural(c.Decisions, "decision")
 	d := c.Difference
 	if d == nil {
-		o.Say(fmt.Sprintf("%s: %s come out as recorded, from %s.", c.BoulderID, decisions, text.Plural(c.Events, "event")))
+		o.Say(fmt.Sprintf("%s: %s come out as recorded, from %s.", boulder.ShortID(c.BoulderID), decisions, text.Plural(c.Events, "event")))
 		return
 	}
-	o.Say(fmt.Sprintf("%s: event %d differs, after %s as recorded.", c.BoulderID, d.Seq, decisions))
+	o.Say(fmt.Sprintf("%s: event %d differs, after %s as recorded.", boulder.ShortID(c.BoulderID), d.Seq, decisions))
 	expected, got := told(d.Expected), told(d.Got)
 	if expected == got { // the difference is not in a sentence
 		was, _ := json.Marshal(d.Expected)

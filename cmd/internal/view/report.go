@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project/report"
 )
 
@@ -45,7 +46,7 @@ func PrintFindings(o page.Out, r *report.Report) {
 	}
 	o.Heading("Next")
 	for _, s := range r.Next {
-		o.Item(1, o.Code(s.Command), ": ", o.Plain(s.Why))
+		o.Item(1, o.Code(r.Typed(s)), ": ", o.Plain(s.Why))
 	}
 	switch {
 	case len(r.Missing) > 0 && r.Status.Terminal():
@@ -60,7 +61,7 @@ func PrintFindings(o page.Out, r *report.Report) {
 		o.Heading("Decided for you")
 	}
 	for _, d := range r.Decided {
-		o.Item(1, o.Mark(page.Again), " ", d.Time.In(r.Zone()).Format("Mon 15:04 "), o.Plain(text.Clip(d.What, saidShown)), text.Prefixed(": ", o.Plain(text.Clip(d.Reason, saidShown))))
+		o.Item(1, o.Mark(page.Again), " ", d.Time.In(r.Zone()).Format("Mon 15:04 MST "), o.Plain(text.Clip(d.What, saidShown)), text.Prefixed(": ", o.Plain(text.Clip(d.Reason, saidShown))))
 	}
 	printReported(o, r, "", chosen, choicesShown)
 	rest := slices.DeleteFunc(slices.Clone(r.Blockers[len(awaited):]), func(b report.Blocker) bool {
@@ -94,7 +95,7 @@ func printHead(o page.Out, r *report.Report) {
 	case !r.Status.Terminal() && r.Status != boulder.Paused && r.Status != boulder.AwaitingApproval:
 		status = "broken off while " + status
 	}
-	o.Title(fmt.Sprintf("Boulder %s: %s", r.BoulderID, status))
+	o.Title(fmt.Sprintf("Boulder %s: %s", boulder.ShortID(r.BoulderID), status))
 	o.Say(o.Plain(text.Clip(cmp.Or(r.Goal, r.Task), saidShown)))
 	if o.Markdown {
 		o.Say()
@@ -166,7 +167,7 @@ func printReported(o page.Out, r *report.Report, heading string, all []report.Bl
 		PrintBlocker(o, &b, 1, false, r.MadeAt.In(r.Zone()))
 	}
 	if more := len(all) - most; more > 0 {
-		o.Item(1, fmt.Sprintf("and %d more: ", more), o.Code("manager blockers list --all -b "+r.BoulderID))
+		o.Item(1, fmt.Sprintf("and %d more: ", more), o.Code("manager blockers list --all -b "+boulder.ShortID(r.BoulderID)))
 	}
 }
 
@@ -195,7 +196,7 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 	case !s.Holds():
 		sign, outcome = page.Bad, "completed, but a gate does not hold any more: "+outcome
 	}
-	o.Item(1, o.Mark(sign), " ", o.Strong(s.Subject), " ", o.Faint("("+s.ID+")"),
+	o.Item(1, o.Mark(sign), fmt.Sprintf(" %d. ", s.Position), o.Strong(s.Subject), " ", o.Faint("("+s.ID+")"),
 		text.Prefixed(": ", o.Plain(text.Clip(outcome, saidShown))))
 	o.Field(2, "in place of", s.Replaces)
 	if how := verifiedBy[s.VerifiedBy]; how != "" {
@@ -228,7 +229,7 @@ func printReportedSubTask(o page.Out, s *report.SubTask, failures bool, claimed 
 		}
 	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
-		o.Item(2, o.Dim(text.JoinedBy(", ", Usage(s.Usage), text.Millis(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
+		o.Item(2, o.Dim(text.JoinedBy(", ", Usage(s.Usage), "worked "+text.Millis(s.WorkedMS), text.Plural(s.Attempts, "attempt"))))
 	}
 }
 
@@ -308,8 +309,8 @@ func PrintBlocker(o page.Out, b *report.Blocker, depth int, whole bool, now time
 		return t.In(now.Location()).Format(stampLayout) + text.If(!o.Markdown, ", "+text.Elapsed(now.Sub(t))+" ago")
 	}
 	if whole {
-		o.Fields(depth, "raised", when(b.CreatedAt), "boulder", text.If(b.PlanQuestion != "", b.BoulderID), "sub-task", text.If(b.SubTaskID != "",
-			fmt.Sprintf("%s, attempt %d, of boulder %s", b.SubTaskID, b.Attempt, b.BoulderID)), "session", b.SessionID)
+		o.Fields(depth, "raised", when(b.CreatedAt), "boulder", text.If(b.PlanQuestion != "", boulder.ShortID(b.BoulderID)), "sub-task", text.If(b.SubTaskID != "",
+			fmt.Sprintf("%s, attempt %d, of boulder %s", b.SubTaskID, b.Attempt, boulder.ShortID(b.BoulderID))), "session", b.SessionID)
 	}
 	o.Block(depth, "context", b.Context)
 	if a := b.Ask; a != nil {
@@ -361,7 +362,10 @@ func Words[S ~string](status S) string { return strings.ReplaceAll(string(status
 
 // Stated returns "status: reason", or reason alone if it begins with the status, as in "paused by the user".
 func Stated(status, reason string) string {
-	if strings.HasPrefix(reason, status) {
+	switch {
+	case reason == orchestrator.ErrStopped.Error():
+		reason = "its process was stopped"
+	case strings.HasPrefix(reason, status):
 		return reason
 	}
 	return status + text.Prefixed(": ", reason)

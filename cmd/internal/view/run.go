@@ -130,7 +130,7 @@ func (v *Run) take(e boulder.Event) bool {
 }
 
 func (v *Run) lineStart(e boulder.Event) string {
-	return Clock(e.Time) + " " + text.If(v.several, e.BoulderID[max(0, len(e.BoulderID)-6):]+" ")
+	return Clock(e.Time) + " " + text.If(v.several, boulder.ShortID(e.BoulderID)+" ")
 }
 
 // lines returns the lines to print for an event. With a picture these are only the ones that it does not show.
@@ -140,12 +140,12 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 	state, t, label := v.progress.State, v.table(v.Stderr.Width()), ""
 	s := state.SubTask(told.SubTask)
 	if s != nil {
-		label = numbered(s.Position, len(state.SubTasks)) + " "
+		label = numbered(s.Position) + " "
 	}
 	var below []string
 	switch b := e.Body.(type) {
 	case boulder.Created:
-		shown, line = noPicture, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
+		shown, line = noPicture, fmt.Sprintf("boulder %s: %s", boulder.ShortID(e.BoulderID), text.Clip(b.Boulder.Task, 100))
 	case boulder.SubTaskStart:
 		shown, line = noPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(boulder.WithEffort(b.Model, b.Effort))+
 			text.If(b.Attempt > 1, fmt.Sprintf(" (attempt %d)", b.Attempt))
@@ -158,7 +158,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		}
 		done = t.lines(r)[0]
 		line = text.JoinedBy(" · ", told.sign.String()+" "+text.Clip(s.Subject, 100), ModelName(boulder.WithEffort(r.Model, r.Effort)),
-			text.Millis(r.ElapsedMS), Usage(s.Usage))
+			"worked "+text.Millis(r.WorkedMS), Usage(s.Usage))
 	case boulder.SubTaskProgress:
 		if v.progress.repeated {
 			shown = never
@@ -191,8 +191,8 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 }
 
 func (v *Run) table(width int) *tasks {
-	n := len(v.progress.State.SubTasks)
-	return &tasks{Paint: v.Stderr.Paint, width: min(width, page.Widest), total: n, labelWidth: len(numbered(n, n)), fixed: true}
+	n := len(numbered(len(v.progress.State.SubTasks)))
+	return &tasks{Paint: v.Stderr.Paint, width: min(width, page.Widest), numbers: n, labelWidth: n, fixed: true}
 }
 
 // Stopping shows that the run was asked to stop and lets its turns end. It is safe for concurrent use.
@@ -277,7 +277,7 @@ func (v *Run) frame(size page.Size, tick int) string {
 		say(t.Yellow, StoppingText)
 	} else if s.Boulder.Status == boulder.Paused {
 		say(t.Yellow, Stated("paused", s.Boulder.Reason)+"; continue, from any terminal, with:")
-		say(t.Yellow, "manager resume "+s.Boulder.ID)
+		say(t.Yellow, "manager resume "+boulder.ShortID(s.Boulder.ID))
 	}
 	for _, u := range orchestrator.ModelUses(s, now) {
 		if len(u.Instead) > 0 { // that others wait for a model is in their rows
@@ -305,7 +305,7 @@ func (v *Run) frame(size page.Size, tick int) string {
 
 func (v *Run) head(t *tasks, now time.Time) string {
 	s := v.progress.State
-	took := text.Elapsed(s.Boulder.WorkedBy(now).Truncate(time.Second))
+	took := "worked " + text.Elapsed(s.Boulder.WorkedBy(now).Truncate(time.Second))
 	if s.Boulder.Status == boulder.Planning {
 		return t.Cyan(t.spin) + " " + t.Bold("Planning") + "  " + t.Dim(took)
 	}
@@ -371,12 +371,12 @@ func printSummary(o page.Out, id string, end boulder.TaskComplete, s *boulder.St
 	if answer := end.Written(); answer != "" {
 		fmt.Fprintf(o, "%s\n\n", text.Safe(answer))
 	}
-	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), text.JoinedBy(" · ", o.Bold(id),
+	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), text.JoinedBy(" · ", o.Bold(boulder.ShortID(id)),
 		o.As(statusSign(end.Status), string(end.Status)), Usage(end.Usage), worked))
 	if end.RequestUnchecked {
 		fmt.Fprintln(o, Unchecked)
 	}
 	if !end.AllCompleted {
-		fmt.Fprintf(o, "To see why, and what can be done next: manager report %s\n", id)
+		fmt.Fprintf(o, "To see why, and what can be done next: manager report %s\n", boulder.ShortID(id))
 	}
 }

@@ -73,7 +73,7 @@ func lineOf(t *testing.T, text, id string) string {
 	t.Helper()
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == id {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[2] == id {
 			return line + "\n" + lines[i+1]
 		}
 	}

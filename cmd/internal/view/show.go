@@ -65,19 +65,19 @@ func (s *Show) Print(o page.Out) {
 	b := s.Boulder
 	fork, loop := "", ""
 	if f := b.ForkOf; f != nil {
-		fork = f.BoulderID + ", from " + strings.Join(f.SubTasks, ", ") + " on"
+		fork = boulder.ShortID(f.BoulderID) + ", from " + strings.Join(f.SubTasks, ", ") + " on"
 	}
 	if l := b.Loop; l != nil {
 		loop = fmt.Sprintf("at most %s, ends after %s without progress",
 			text.Plural(l.Iterations, "turn"), text.Plural(l.Failures, "continuation"))
 	}
-	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), Words(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
+	o.Say(o.Strong(boulder.ShortID(b.ID)), "  ", o.As(statusSign(b.Status), Words(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
 	o.Text(1, b.Task)
-	o.Fields(1, "created", text.Stamp(b.CreatedAt), "updated", text.Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
+	o.Fields(1, "id", b.ID, "created", text.Stamp(b.CreatedAt), "updated", text.Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
 		"model", b.Model.String(), "effort", b.Effort, "ledgers", b.LedgerModel.String(), "usage", Usage(b.Usage), "fork of", fork,
 		"done when", strings.Join(b.DoneWhen, ", "), "loop", loop)
 	if b.Status == boulder.Paused {
-		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+b.ID))
+		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+boulder.ShortID(b.ID)))
 	}
 	o.Fields(1, "left at work", leftText(b.LeftSessions), "in place", b.Trunk.InPlace)
 	if l := b.Trunk.Landed; l != nil {
@@ -86,7 +86,7 @@ func (s *Show) Print(o page.Out) {
 			o.Item(1, o.Dim("take that back with:"), " ", o.Code("manager land --undo "+b.ID))
 		}
 	} else if b.Unlanded() {
-		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+b.ID+" --dry-run --files"))
+		o.Item(1, o.Dim("results: have not landed; see"), " ", o.Code("manager land "+boulder.ShortID(b.ID)+" --dry-run --files"))
 	}
 	for _, n := range b.Notes {
 		o.Field(1, text.JoinedBy(" for ", text.Stamp(n.At)+" note", n.SubTaskID), n.Text)
@@ -103,7 +103,7 @@ func (s *Show) Print(o page.Out) {
 		o.Say()
 		subTaskHead(o, &t.SubTask, nil)
 		for _, a := range t.History {
-			a.print(o, b.Project, s.claimed)
+			a.print(o, &t.SubTask, b.Project, s.claimed)
 		}
 		if t.Status == boulder.SubTaskCompleted {
 			o.Field(1, "summary", t.Summary)
@@ -151,15 +151,16 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	}
 }
 
-func (a *AttemptShow) print(o page.Out, dir string, claimed map[string]bool) {
-	took := text.If(!a.EndedAt.IsZero() && !a.StartedAt.IsZero(), "  "+text.Elapsed(a.EndedAt.Sub(a.StartedAt)))
-	o.Item(1, o.Bold(fmt.Sprintf("attempt %d", a.Attempt.Attempt)), "  ", string(a.Status),
+func (a *AttemptShow) print(o page.Out, t *boulder.SubTask, dir string, claimed map[string]bool) {
+	status := attemptText(t, &a.Attempt)
+	took := text.If(a.Worked > 0, "  worked "+text.Elapsed(a.Worked))
+	o.Item(1, o.Bold(fmt.Sprintf("attempt %d", a.Attempt.Attempt)), "  ", status,
 		text.Prefixed("  ", o.Faint(text.Prefixed("session ", a.SessionID))), took)
 	o.Field(2, "why", a.Reason)
 	for _, t := range a.History {
 		how := text.If(!t.SentAt.IsZero(), "  sent "+text.Stamp(t.SentAt))
 		if !t.EndedAt.IsZero() && how != "" {
-			how = "  " + text.Elapsed(t.EndedAt.Sub(t.SentAt))
+			how = "  worked " + text.Elapsed(t.EndedAt.Sub(t.SentAt))
 		}
 		o.Item(2, fmt.Sprintf("turn %d (%s)", t.Number, t.Kind), o.Dim(how))
 		if t.Evidence != nil {
@@ -181,6 +182,14 @@ func (a *AttemptShow) print(o page.Out, dir string, claimed map[string]bool) {
 			o.Item(3, o.Yellow("not integrated"), ": ", conflictText(*c))
 		}
 	}
+}
+
+// attemptText returns the status of an attempt as people read it: what ended because its sub-task waits is not cancelled.
+func attemptText(t *boulder.SubTask, a *boulder.Attempt) string {
+	if t.Parked && a.Status == boulder.AttemptCancelled && a.Attempt == t.Attempts {
+		return "waits for you"
+	}
+	return string(a.Status)
 }
 
 // evidence prints a part of a turn's evidence. `--json` has all of it.
@@ -297,10 +306,11 @@ type spending struct {
 }
 
 type subTaskReceipt struct {
-	ID      string                `json:"id"`
-	Subject string                `json:"subject"`
-	Status  boulder.SubTaskStatus `json:"status"`
-	Budget  *boulder.Budget       `json:"budget"` // null: none
+	ID       string                `json:"id"`
+	Position int                   `json:"position"`
+	Subject  string                `json:"subject"`
+	Status   boulder.SubTaskStatus `json:"status"`
+	Budget   *boulder.Budget       `json:"budget"` // null: none
 	spending
 	Attempts []attemptReceipt `json:"attempts"`
 }
@@ -313,7 +323,8 @@ type attemptReceipt struct {
 	Instead []boulder.Instead     `json:"instead,omitempty"` // of these, which could not be used
 	spending
 
-	stopped bool // see [stopped]
+	stopped bool   // see [stopped]
+	shown   string // its status, for people
 }
 
 // NewReceipt adds up the stored usage and computes the worst case.
@@ -323,10 +334,11 @@ func NewReceipt(of *project.Reading) *Receipt {
 		Type: "receipt", BoulderID: b.ID, Status: b.Status, Budget: b.Budget, Attempts: b.Attempts, Replans: b.Replans,
 		spending: spending{b.Usage, of.Worked().Milliseconds()}, Planning: b.Usage.Sub(b.LookUsage), Looks: b.LookUsage, SubTasks: []subTaskReceipt{}, running: of.Running(),
 	}
+	until := of.Until()
 	for _, t := range d.SubTasks {
 		r.JudgedTurns += t.Judged
 		s := subTaskReceipt{
-			ID: t.ID, Subject: t.Subject, Status: t.Status, Budget: t.Budget, Attempts: []attemptReceipt{},
+			ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Budget: t.Budget, Attempts: []attemptReceipt{},
 			spending: spending{t.Usage, t.Worked.Milliseconds()},
 		}
 		r.Planning = r.Planning.Sub(t.Usage)
@@ -336,9 +348,11 @@ func NewReceipt(of *project.Reading) *Receipt {
 			}
 			running := a.Running()
 			s.Usage, r.Usage = s.Usage.Add(running), r.Usage.Add(running)
+			worked := a.WorkedBy(until)
+			s.WorkedMS += (worked - a.Worked).Milliseconds()
 			s.Attempts = append(s.Attempts, attemptReceipt{
-				Attempt: a.Attempt, Status: a.Status, Model: a.Model, Effort: a.EffortUsed(), Instead: a.Instead, stopped: stopped(b.Status == boulder.Paused, a),
-				spending: spending{a.Usage.Add(running), a.Worked.Milliseconds()},
+				Attempt: a.Attempt, Status: a.Status, Model: a.Model, Effort: a.EffortUsed(), Instead: a.Instead, stopped: stopped(b.Status == boulder.Paused, a), shown: attemptText(t, a),
+				spending: spending{a.Usage.Add(running), worked.Milliseconds()},
 			})
 		}
 		r.SubTasks = append(r.SubTasks, s)
@@ -369,7 +383,7 @@ func (r *Receipt) bound(d boulder.Snapshot, total int) {
 
 // Print writes a table of the usage by sub-task and attempt.
 func (r *Receipt) Print(o page.Out) {
-	rows := [][]string{{o.Dim("where it went"), o.Dim("tokens"), o.Dim("cost"), o.Dim("calls"), o.Dim("time"), ""}}
+	rows := [][]string{{o.Dim("where it went"), o.Dim("tokens"), o.Dim("cost"), o.Dim("calls"), o.Dim("worked"), ""}}
 	add := func(style func(string) string, name string, s spending, note string, budget *boulder.Budget) {
 		rows = append(rows, []string{
 			style(text.Clip(name, 36)), text.Count(s.Usage.Tokens()), costText(s.Usage), text.Count(s.Usage.Calls),
@@ -388,13 +402,13 @@ func (r *Receipt) Print(o page.Out) {
 	}
 	for _, t := range r.SubTasks {
 		if len(t.Attempts) > 0 {
-			add(plain, t.ID+": "+t.Subject, t.spending, Words(t.Status), t.Budget)
+			add(plain, fmt.Sprintf("%d. %s: %s", t.Position, t.ID, t.Subject), t.spending, Words(t.Status), t.Budget)
 		}
 		for _, a := range t.Attempts {
 			how := "interrupted"
 			switch {
 			case a.Status.Terminal():
-				how = string(a.Status)
+				how = a.shown
 			case r.running && !a.stopped:
 				how = "at work"
 			case r.Status == boulder.Paused:
@@ -411,6 +425,6 @@ func (r *Receipt) Print(o page.Out) {
 	if r.MostJudgedTurns > 0 {
 		o.Say(o.Dim(text.Plural(r.JudgedTurns, "judged turn") + text.If(r.MostJudgedTurns > r.JudgedTurns,
 			fmt.Sprintf(" of at most %d%s", r.MostJudgedTurns,
-				text.If(r.MostCost > 0, ", "+text.Money(r.MostCost)+" in all at what a turn cost so far")))))
+				text.If(r.MostCost > 0, "; all of them would come to about "+text.Money(r.MostCost)+", at what one has cost so far")))))
 	}
 }

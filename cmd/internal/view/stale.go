@@ -33,7 +33,7 @@ func NewStale(b *boulder.Snapshot, stale map[string][]boulder.Reason) *Stale {
 // Print writes the list for people.
 func (s *Stale) Print(o page.Out) {
 	if len(s.SubTasks) == 0 {
-		o.Say(s.BoulderID + ": nothing is out of date.")
+		o.Say(boulder.ShortID(s.BoulderID) + ": nothing is out of date.")
 		return
 	}
 	var rows [][]string

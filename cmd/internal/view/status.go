@@ -52,9 +52,10 @@ type Status struct {
 	SubTasks []row                   `json:"sub_tasks"` // in plan order
 
 	now     time.Time
-	written string          // the answer that a model wrote
-	resumed report.NextStep // how to continue
-	copied  bool            // a copy of a boulder on Engine, which cannot be reached from here
+	worked  time.Duration   // as in report and receipt
+	written string // the answer that a model wrote
+	resume  string // the command that continues it
+	copied  bool   // a copy of a boulder on Engine, which cannot be reached from here
 }
 
 // NewStatus makes the status of a boulder.
@@ -67,8 +68,8 @@ func NewStatus(r *project.Reading) *Status {
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.LeftSessions,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Engine: b.Engine, Model: b.Model, Effort: b.Effort, LedgerModel: b.LedgerModel,
 		Completed: b.Tally.Completed, Total: b.Tally.Planned, Unlanded: b.Unlanded(), Usage: made.Usage, Answer: b.Answer, Summary: b.Summary,
-		StartAt: b.StartAt, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(made.Blockers), now: r.Now,
-		copied: made.Away(), written: b.Written(), resumed: made.Resumed(),
+		StartAt: b.StartAt, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, Waiting: WaitingOf(made.Blockers), now: r.Now, worked: r.Worked(),
+		copied: made.Away(), written: b.Written(), resume: made.Typed(made.Resumed()),
 	}
 	if r.Holder.Has(b.ID) {
 		s.Left = nil // that process stops them now
@@ -90,16 +91,15 @@ func (s *Status) Shown() string {
 	return shownAs(s.Status, s.RunBy != nil || s.AtEvent > 0 || s.copied, s.now.Before(s.StartAt))
 }
 
-// widestLabel bounds the column of sub-task ids, which can have 64 characters.
-const widestLabel = 20
+const zoned = time.DateTime + " MST"
 
 // Print writes the status for people: what to do if the boulder does not continue by itself, and a line per sub-task.
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
 	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
 	waits, shown := s.now.Before(s.StartAt), Words(s.Shown())
-	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), shown), done,
-		o.Dim(Usage(s.Usage)), o.Dim(started(s.Status, s.CreatedAt, s.StartAt, s.UpdatedAt, s.now))))
+	o.Say(text.JoinedBy("  ", o.Strong(boulder.ShortID(s.BoulderID)), o.As(statusSign(s.Status), shown), done,
+		o.Dim(Usage(s.Usage)), o.Dim(text.If(s.worked > 0, "worked "+text.Elapsed(s.worked))), o.Dim(started(s.Status, s.CreatedAt, s.StartAt, s.UpdatedAt, s.now))))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
 	if s.written != "" && s.AtEvent == 0 {
 		o.Text(0, s.written)
@@ -111,7 +111,7 @@ func (s *Status) Print(o page.Out) {
 		o.Say(o.Yellow(o.Plain(leftText(s.Left))))
 	}
 	if s.RunBy != nil {
-		since := s.RunBy.Since.Local().Format(time.DateTime)
+		since := s.RunBy.Since.Local().Format(zoned)
 		since = strings.TrimPrefix(since, s.now.Local().Format(time.DateOnly)+" ")
 		o.Say(o.Dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, since, text.Clip(s.RunBy.Command, o.Columns))))
 		if s.RunBy.Trouble != "" {
@@ -119,12 +119,12 @@ func (s *Status) Print(o page.Out) {
 		}
 	}
 	how := map[bool]string{true: "Answer first, then continue with: ", false: "Continue with: "}[s.Waiting.Hard > 0]
-	resume := how + o.Code(s.resumed.Command)
+	resume := how + o.Code(s.resume)
 	if s.copied {
-		resume = o.Yellow("a copy") + " of a boulder that runs on " + s.Engine + ". Reach it with: " + o.Code(s.resumed.Command)
+		resume = o.Yellow("a copy") + " of a boulder that runs on " + s.Engine + ". Reach it with: " + o.Code(s.resume)
 	}
 	if s.AtEvent > 0 {
-		o.Say(o.Dim(fmt.Sprintf("as it was at event %d, %s", s.AtEvent, s.UpdatedAt.Local().Format(time.DateTime))))
+		o.Say(o.Dim(fmt.Sprintf("as it was at event %d, %s", s.AtEvent, s.UpdatedAt.Local().Format(zoned))))
 		resume = ""
 	}
 	switch {
@@ -144,12 +144,10 @@ func (s *Status) Print(o page.Out) {
 		o.Say(o.Plain(s.Reason))
 	}
 	if s.Unlanded && s.AtEvent == 0 {
-		o.Say(o.Yellow("The results have not landed: "), o.Code("manager land --files "+s.BoulderID))
+		o.Say(o.Yellow("The results have not landed: "), o.Code("manager land --files "+boulder.ShortID(s.BoulderID)))
 	}
 	t := tasks{Paint: o.Paint, width: o.Columns}
-	for _, r := range s.SubTasks {
-		t.labelWidth = max(t.labelWidth, min(ansi.StringWidthWc(r.ID), widestLabel))
-	}
+	t.nameByID(s.SubTasks, widestID)
 	for i, line := range t.lines(s.SubTasks...) {
 		if i == 0 {
 			o.Say()
@@ -184,7 +182,6 @@ func ModelUseText(u orchestrator.ModelUse, now time.Time) string {
 	if cool == nil {
 		cool = &boulder.Cooldown{}
 	}
-	zoned := func(t time.Time) string { return text.Until(t, now) + t.Local().Format(" MST") }
 	switch {
 	case u.Cooldown == nil:
 	case !now.Before(cool.Until) && !cool.Lifted.IsZero():
@@ -192,17 +189,17 @@ func ModelUseText(u orchestrator.ModelUse, now time.Time) string {
 	case !cool.Awaited():
 		stands = " is asked again once the run is resumed"
 	case !now.Before(cool.Until):
-		stands = " can be asked again since " + zoned(cool.Until)
+		stands = " can be asked again since " + text.Until(cool.Until, now)
 	case cool.Endless():
 		stands = " cannot be used"
 	default:
-		stands = " is limited until " + zoned(cool.Until)
+		stands = " is limited until " + text.Until(cool.Until, now)
 	}
 	next := slices.DeleteFunc(slices.Clone(u.Fallback), func(m string) bool { return slices.Contains(u.Instead, m) })
 	parts := []string{ModelName(u.Model) + stands, text.Prefixed("in its place: ", strings.Join(u.Instead, ", ")),
 		text.Prefixed("next: ", strings.Join(next, ", "))}
 	if !cool.Reset.IsZero() {
-		parts = append(parts, "its provider named "+zoned(cool.Reset))
+		parts = append(parts, "its provider named "+text.Until(cool.Reset, now))
 	}
 	if cool.Lifted.IsZero() && !cool.Since.IsZero() {
 		parts = append(parts, "refused "+text.Elapsed(now.Sub(cool.Since).Round(time.Second))+" ago")
@@ -289,25 +286,49 @@ func started(status boulder.Status, created, startAt, updated, now time.Time) st
 
 // Starts says when a boulder may begin.
 func Starts(at, now time.Time) string {
-	return "starts at " + text.Until(at, now) + at.Local().Format(" MST") + " (in " + text.Elapsed(at.Sub(now).Round(time.Second)) + ")"
+	return "starts at " + text.Until(at, now) + " (in " + text.Elapsed(at.Sub(now).Round(time.Second)) + ")"
 }
 
-// List writes a header and one line per boulder.
+// leastTask is how many columns of a task a list shows before others than status and id.
+const leastTask = 30
+
+// List writes a header and one line per boulder, with the task first. A narrow terminal gets fewer columns.
 func List(o page.Out, items []ListItem, now time.Time) {
-	rows := [][]string{{o.Dim("  BOULDER"), o.Dim("STATUS"), o.Dim("DONE"), o.Dim("STARTED"), o.Dim("TASK")}}
+	rows := [][]string{{o.Dim("  TASK"), o.Dim("STATUS"), o.Dim("DONE"), o.Dim("STARTED"), o.Dim("BOULDER")}}
+	task, beside := 0, make([]int, 5)
 	for _, b := range items {
+		since := strings.TrimPrefix(started(b.Status, b.CreatedAt, b.StartAt, b.UpdatedAt, now), "started ")
+		if now.Before(b.StartAt) && strings.HasPrefix(since, "starts ") {
+			since = "in " + text.Elapsed(b.StartAt.Sub(now).Round(time.Second))
+		}
+		fork := text.If(b.ForkOf != "", " fork"+text.If(o.Width() >= 100, " of "+boulder.ShortID(b.ForkOf)))
 		rows = append(rows, []string{
-			o.Dim(map[bool]string{true: "* ", false: "  "}[b.Active] + b.BoulderID), b.Shown(),
-			fmt.Sprintf("%d/%d", b.Completed, b.Total), strings.TrimPrefix(started(b.Status, b.CreatedAt, b.StartAt, b.UpdatedAt, now), "started "), text.Clip(b.Task, page.Widest),
+			map[bool]string{true: "* ", false: "  "}[b.Active] + text.Clip(b.Task, page.Widest),
+			b.Shown() + text.If(b.Unlanded, ", not landed"), fmt.Sprintf("%d/%d", b.Completed, b.Total), since, o.Dim(boulder.ShortID(b.BoulderID) + fork),
 		})
 	}
-	printTable(o, []column{{}, {}, {right: true}, {right: true}, {flexible: true}}, rows)
+	for _, cells := range rows {
+		task = max(task, ansi.StringWidthWc(cells[0]))
+		for i, cell := range cells[1:] {
+			beside[i] = max(beside[i], ansi.StringWidthWc(cell)+2)
+		}
+	}
+	const done, since = 2, 3
+	for _, drop := range []int{since, done} {
+		if total := min(task, leastTask); o.Width() <= total+beside[0]+beside[1]+beside[2]+beside[3] {
+			beside[drop-1] = 0
+			for _, cells := range rows {
+				cells[drop] = ""
+			}
+		}
+	}
+	printTable(o, []column{{flexible: true}, {}, {right: true}, {right: true}, {}}, rows)
 }
 
 // need is a question or trouble in a boulder that the user should see.
 type need struct {
 	mark    page.Sign     // Question: waits for an answer; Bad: failed; Attention: blocked
-	name    string        // the sub-task as "[2/3]"; of a question "B7 [2/3]"
+	name    string        // the sub-task as "[2]"; of a question "B7 [2]"
 	left    time.Duration // until its session continues without an answer; 0: no limit
 	text    string        // the question, or subject and reason
 	command string        // that resolves it; empty: none
@@ -318,7 +339,7 @@ type need struct {
 func needsOf(s *boulder.State, on string, now time.Time) (needs []need) {
 	places, asking := map[string]string{}, map[string]bool{}
 	for _, t := range s.SubTasks {
-		places[t.ID] = numbered(t.Position, len(s.SubTasks))
+		places[t.ID] = numbered(t.Position)
 	}
 	for _, b := range report.Blockers(s.Boulder, s.SubTasks, now) {
 		if !b.Awaited {

@@ -70,7 +70,8 @@ func printTable(o page.Out, columns []column, rows [][]string) {
 type tasks struct {
 	page.Paint
 	width      int    // of the terminal
-	total      int    // number of sub-tasks, which are named by position; 0: named by id
+	ids        bool   // sub-tasks are named by number and id, else by number alone
+	numbers    int    // width of the numbers
 	labelWidth int    // of the column with these names
 	provider   bool   // models are named with their provider
 	fixed      bool   // column widths do not depend on the cells: lines are printed one by one
@@ -109,7 +110,7 @@ func (t *tasks) lines(rows ...row) []string {
 		case r.Status == boulder.SubTaskFailed:
 			name = t.Red(name)
 		}
-		head := mark + " " + t.Dim(text.Fit(cmp.Or(text.If(t.total > 0, numbered(r.Position, t.total)), r.ID), t.labelWidth)) + " "
+		head := mark + " " + t.Dim(text.Fit(text.Fit(numbered(r.Position), t.numbers)+text.If(t.ids, " "+r.ID), t.labelWidth)) + " "
 		switch {
 		case r.idle():
 			room := t.width - 4 - t.labelWidth // at least 3/5 for the name, the rest for the reason
@@ -125,7 +126,7 @@ func (t *tasks) lines(rows ...row) []string {
 			}
 			of = cmp.Or(text.Clip(of, 26), "default model")
 			cells = append(cells, []string{
-				head + name, text.If(model, t.Dim(of)), t.Dim(text.Millis(r.ElapsedMS)),
+				head + name, text.If(model, t.Dim(of)), t.Dim(text.Millis(r.WorkedMS)),
 				text.If(t.width >= 60, t.Dim(text.Count(r.Usage.Tokens()))), t.Dim(costText(r.Usage)),
 			})
 		}
@@ -151,9 +152,7 @@ func withoutProvider(model string) string { return model[strings.LastIndexByte(m
 // Row draws sub-task i and its activity, with branch of a tree in front, in at most width columns.
 func (s *Status) Row(p page.Paint, i, width int, branch string) string {
 	t := tasks{Paint: p, width: width + 1 - ansi.StringWidthWc(branch), fixed: true}
-	for _, r := range s.SubTasks {
-		t.labelWidth = max(t.labelWidth, min(ansi.StringWidthWc(r.ID), max(8, width/6), widestLabel))
-	}
+	t.nameByID(s.SubTasks, max(8, width/6))
 	r := s.SubTasks[i]
 	t.provider = sameName(s.SubTasks)
 	if r.live {
@@ -166,7 +165,18 @@ func (t *tasks) below(s string) string {
 	return strings.Repeat(" ", t.labelWidth+3) + t.Dim(text.Clip(s, t.width-t.labelWidth-4))
 }
 
-func numbered(position, total int) string { return fmt.Sprintf("[%d/%d]", position, total) }
+// numbered shows the number of a sub-task, which it keeps: a replan supersedes sub-tasks and adds others behind the last.
+func numbered(position int) string { return fmt.Sprintf("[%d]", position) }
+
+// nameByID makes the column of names as wide as number and id need. Ids can have 64 characters: they get at most widest columns.
+func (t *tasks) nameByID(all []row, widest int) {
+	t.ids, t.numbers = true, len(numbered(len(all)))
+	for i := range all {
+		t.labelWidth = max(t.labelWidth, t.numbers+1+min(ansi.StringWidthWc(all[i].ID), widest, widestID))
+	}
+}
+
+const widestID = 20
 
 // costText returns "$0.04", "$0.04+?" if the price of some calls is unknown, or "?" if that of all is.
 func costText(u boulder.Usage) string {

@@ -181,7 +181,7 @@ func TestStatusOfUsedUpBudget(t *testing.T) {
 	r := readingOf(s, nil)
 	r.Boulder.Budget = &boulder.Budget{Calls: r.Boulder.Usage.Calls}
 	got := shown(t, 100, NewStatus(r).Print)
-	if want := fmt.Sprintf("manager resume %s --budget calls=%d", sample.ID, 2*r.Boulder.Budget.Calls); !strings.Contains(got, want) {
+	if want := fmt.Sprintf("manager resume %s --budget calls=%d", boulder.ShortID(sample.ID), 2*r.Boulder.Budget.Calls); !strings.Contains(got, want) {
 		t.Errorf("%s\nlacks %s", got, want)
 	}
 }

@@ -63,7 +63,7 @@ func NewWhy(of *project.Reading, t *boulder.SubTask) *Why {
 		w.Now = "at work: " + w.Now
 	}
 	if !running {
-		how := "; no process runs it: manager resume " + w.BoulderID
+		how := "; no process runs it: manager resume " + boulder.ShortID(w.BoulderID)
 		if of.Holder == nil && d.Boulder.Engine != "" {
 			how = "; that was when this copy was made: reach it with manager-" + d.Boulder.Engine + " gateway"
 		}
@@ -155,7 +155,7 @@ func (w *Why) take(e boulder.Event) {
 // Print writes the chain for people, with evidence and verdicts.
 func (w *Why) Print(o page.Out) {
 	subTaskHead(o, &w.SubTask, w.GatesFrom)
-	o.Field(1, "boulder", w.BoulderID)
+	o.Field(1, "boulder", boulder.ShortID(w.BoulderID))
 	if len(w.Chain) == 0 {
 		o.Item(1, "Nothing has been done for it yet.")
 	}

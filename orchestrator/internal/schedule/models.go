@@ -153,11 +153,11 @@ func (c *computing) unusable(models boulder.Models) (why string, end time.Time) 
 
 // limitText says that a model cannot be used, and until when.
 func limitText(model string, cool boulder.Cooldown, now time.Time) string {
-	name := cmp.Or(model, "the default model")
+	name, why := cmp.Or(model, "the default model"), boulder.Unnamed(model, cool.Reason)
 	if cool.Endless() {
-		return fmt.Sprintf("%s cannot be used: %s", name, cool.Reason)
+		return fmt.Sprintf("%s cannot be used: %s", name, why)
 	}
-	return fmt.Sprintf("%s is limited until %s: %s", name, text.Until(cool.Until, now), cool.Reason)
+	return fmt.Sprintf("%s is limited until %s: %s", name, text.Until(cool.Until, now), why)
 }
 
 // takeOut decides whether the models behind a refused one in a list take its place, and until when. A wait that is short

@@ -69,7 +69,7 @@ func nightSubTasks(say func(string) string) []*boulder.SubTask {
 	of := func(subTask string, attempt int) boulder.BlockerScope {
 		return boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: subTask, Attempt: attempt}
 	}
-	return []*boulder.SubTask{
+	all := []*boulder.SubTask{
 		subTask("saved", boulder.SubTaskCompleted, &boulder.SubTask{
 			Summary: say("the setting is saved"), Attempts: 1, Files: []string{say("store.go")},
 			GateHints: []string{say("rm -rf build")}, GateRuns: []boulder.Gate{green, sameRed}, NoWorse: []string{sameRed.Command},
@@ -119,6 +119,10 @@ func nightSubTasks(say func(string) string) []*boulder.SubTask {
 		}),
 		subTask("last", boulder.SubTaskPending, &boulder.SubTask{}),
 	}
+	for i, t := range all {
+		t.Position = i + 1
+	}
+	return all
 }
 
 // AsItIs is a say that changes nothing.

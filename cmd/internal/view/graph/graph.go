@@ -18,6 +18,7 @@ import (
 // Node is a node of a graph.
 type Node struct {
 	ID     string `json:"id"`
+	Number int    `json:"position"`         // by which people know it; 0: its place in the list, from 1
 	Title  string `json:"subject"`          // shown to people; empty: the id
 	Status string `json:"status,omitempty"` // a boulder.SubTaskStatus, as "in_progress"; empty in a plan
 	Note   string `json:"-"`                // short addition to the status, as "attempt 2 of 3"
@@ -54,7 +55,7 @@ func New(title string, nodes []Node, edges []Edge) *Graph {
 			places[n.ID] = i
 		}
 		n.ID, n.Title, n.Status, n.Note, n.Spent = clean(n.ID), clean(n.Title), clean(n.Status), clean(n.Note), clean(n.Spent)
-		n.Title = cmp.Or(n.Title, n.ID)
+		n.Title, n.Number = cmp.Or(n.Title, n.ID), cmp.Or(n.Number, i+1)
 		g.nodes = append(g.nodes, n)
 	}
 	for _, e := range edges {

@@ -48,24 +48,24 @@ func (g *Graph) Text(width int, paint func(status, s string) string) string {
 
 func (g *Graph) list(b *strings.Builder, width int, paint func(status, s string) string) {
 	after, titles := make([]string, len(g.nodes)), make([]string, len(g.nodes))
-	var idColumns, afterColumns, titleColumns, signColumns int
+	var number, idColumns, afterColumns, titleColumns, signColumns int
 	for i, n := range g.nodes {
-		after[i], titles[i] = ranges(g.before[i]), n.Title+text.If(n.Note != "", " ("+n.Note+")") // not the status
+		after[i], titles[i] = g.after(i), n.Title+text.If(n.Note != "", " ("+n.Note+")") // not the status
 		if n.Status != "" {
 			signColumns = 2
 		}
 		idColumns = max(idColumns, min(ansi.StringWidthWc(n.ID), mostID, width/4))
+		number = max(number, len(fmt.Sprint(n.Number)))
 		afterColumns = max(afterColumns, min(len(after[i]), mostAfter, width/3))
 		titleColumns = max(titleColumns, ansi.StringWidthWc(titles[i]))
 	}
 	rows := slices.Concat(g.levels...)
-	number := len(fmt.Sprint(len(g.nodes)))
 	room := width - number - signColumns - idColumns - afterColumns - 5 // for lanes and titles
 	lanes := g.lanes(rows, (room-leastTitle)/2)
 	for row, i := range rows {
 		n := g.nodes[i]
 		sign := text.If(signColumns > 0, paint(n.Status, text.Fit(n.look().sign, 1))+" ")
-		line := fmt.Sprintf("%s%*d %s%s  %s  %s", lanes[row], number, i+1, sign, text.Fit(n.ID, idColumns),
+		line := fmt.Sprintf("%s%*d %s%s  %s  %s", lanes[row], number, n.Number, sign, text.Fit(n.ID, idColumns),
 			text.Fit(titles[i], min(titleColumns, room-utf8.RuneCountInString(lanes[row]))),
 			text.Clip(after[i], afterColumns))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
@@ -130,18 +130,22 @@ func (g *Graph) lanes(rows []int, most int) []string {
 
 var fills = []string{" ", "─"}
 
-// ranges lists node numbers, three or more consecutive ones joined: "after 1-3, 7".
-func ranges(nodes []int) string {
-	nodes = slices.Sorted(slices.Values(nodes))
+// after lists the numbers of what a node depends on, three or more consecutive ones joined: "after 1-3, 7".
+func (g *Graph) after(node int) string {
+	var numbers []int
+	for _, from := range g.before[node] {
+		numbers = append(numbers, g.nodes[from].Number)
+	}
+	slices.Sort(numbers)
 	said, word := "", "after "
-	for i := 0; i < len(nodes); word = ", " {
+	for i := 0; i < len(numbers); word = ", " {
 		j := i
-		for j+1 < len(nodes) && nodes[j+1] == nodes[j]+1 {
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
 			j++
 		}
-		said += word + fmt.Sprint(nodes[i]+1)
+		said += word + fmt.Sprint(numbers[i])
 		if i++; j > i {
-			said += fmt.Sprint("-", nodes[j]+1)
+			said += fmt.Sprint("-", numbers[j])
 			i = j + 1
 		}
 	}

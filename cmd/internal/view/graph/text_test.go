@@ -81,6 +81,19 @@ func TestRowsSayWhatTheyWaitFor(t *testing.T) {
 	}
 }
 
+// A node keeps its number where others are left out, in its row and in those that wait for it.
+func TestNodesKeepTheirNumbers(t *testing.T) {
+	t.Parallel()
+	nodes := []graph.Node{{ID: "a", Number: 1}, {ID: "new", Number: 4}, {ID: "more", Number: 5}, {ID: "last", Number: 12}}
+	edges := []graph.Edge{{From: "a", To: "new"}, {From: "a", To: "last"}, {From: "new", To: "last"}, {From: "more", To: "last"}}
+	text := graph.New("", nodes, edges).Text(80, plain)
+	for _, want := range []string{" 4 new   new   after 1\n", "12 last  last  after 1, 4, 5\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q:\n%s", want, text)
+		}
+	}
+}
+
 var svgRect = regexp.MustCompile(`class="box" x="(-?\d+)" y="(-?\d+)" width="(\d+)" height="(\d+)"`)
 
 // Boxes of an SVG do not overlap or leave the page, and each edge has an arrow head.
