@@ -22,11 +22,12 @@ func (a *app) newConfigCmd() *cobra.Command {
 	shown := &cobra.Command{
 		Use:   "show [flags]",
 		Short: "Show the configuration in force",
-		Long: `Shows the values that count: the defaults, your configuration file over them, the repository's manager.yaml over that, and
+		Long: `Begins with what decides a run here: models, where it works, what says that it is done, budget, with the commands that were
+detected. Then it shows the values that count: the defaults, your configuration file over them, the repository's manager.yaml over that, and
 .manager/config.yaml over all. Empty values are left out. What does not count, since you have not trusted it, is below.`,
 		Example: `  manager config show --origin`,
 		RunE: func(*cobra.Command, []string) error {
-			return a.show(&configReport{"config", a.project.Config().Entries(), a.project.Config().Untrusted, origin})
+			return a.show(&configReport{"config", a.project.Decides(), a.project.Config().Entries(), a.project.Config().Untrusted, origin})
 		},
 	}
 	shown.Flags().BoolVar(&origin, "origin", false, "with the file and the line that each value comes from")
@@ -37,13 +38,19 @@ func (a *app) newConfigCmd() *cobra.Command {
 
 // configReport is the --json output of `manager config show`.
 type configReport struct {
-	Type      string                `json:"type"` // config
+	Type      string                `json:"type"`    // config
+	Decides   []project.ConfigEntry `json:"decides"` // a run without flags, with what is detected
 	Values    []project.ConfigEntry `json:"values"`
 	Untrusted *project.Untrusted    `json:"untrusted,omitempty"`
 	origins   bool
 }
 
 func (r *configReport) Print(o page.Out) {
+	o.Say("# what decides a run here, without flags:")
+	for _, e := range r.Decides {
+		o.Say("#   ", e.Key, ": ", o.Plain(e.Value), "  ", o.Dim("("+o.Plain(e.Origin)+")"))
+	}
+	o.Say()
 	for _, e := range r.Values {
 		o.Say(e.Key, ": ", o.Plain(e.Value), text.If(r.origins, "  "+o.Dim("# "+e.Origin)))
 	}

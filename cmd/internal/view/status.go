@@ -52,10 +52,10 @@ type Status struct {
 	SubTasks []row                   `json:"sub_tasks"` // in plan order
 
 	now     time.Time
-	worked  time.Duration   // as in report and receipt
-	written string // the answer that a model wrote
-	resume  string // the command that continues it
-	copied  bool   // a copy of a boulder on Engine, which cannot be reached from here
+	worked  time.Duration // as in report and receipt
+	written string        // the answer that a model wrote
+	resume  string        // the command that continues it
+	copied  bool          // a copy of a boulder on Engine, which cannot be reached from here
 }
 
 // NewStatus makes the status of a boulder.

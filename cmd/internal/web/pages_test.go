@@ -91,7 +91,7 @@ func TestActs(t *testing.T) {
 	post(order, url.Values{"do": {"retry"}, "task": {"lang"}}, "NOT is retried")
 	post(order, url.Values{"do": {"resume"}}, "manager resume "+sample.ID)
 	post(order, url.Values{"do": {"landed"}}, "there is no order")
-	post(order, url.Values{"do": {"cancel"}}, "Cancelled boulder "+sample.ID)
+	post(order, url.Values{"do": {"cancel"}}, "Cancelled boulder "+boulder.ShortID(sample.ID))
 	post(order, url.Values{"do": {"archive"}}, "Archived")
 	says(t, b.get("/boulders?archived=1"), sample.ID)
 	says(t, b.get("/b/"+sample.ID), "Take back from the archive", "NOT value=\"cancel\"")

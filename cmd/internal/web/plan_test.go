@@ -52,8 +52,8 @@ func TestApprove(t *testing.T) {
 		id, do string
 		want   []string
 	}{
-		"a plan":           {"01k3plan", "approve", []string{"Approved. No process runs the boulder; continue with: manager resume 01k3plan", "<b>0 of 2</b>", "interrupted"}},
-		"no plan":          {"01k3plan", "cancel", []string{"Cancelled boulder 01k3plan"}},
+		"a plan":           {"01k3plan", "approve", []string{"Approved. No process runs the boulder; continue with: manager resume k3plan", "<b>0 of 2</b>", "interrupted"}},
+		"no plan":          {"01k3plan", "cancel", []string{"Cancelled boulder k3plan"}},
 		"a replan":         {"01k3replan", "approve", []string{"Approved.", "/b/01k3replan/t/smaller"}},
 		"no replan":        {"01k3replan", "decline", []string{"Declined. Blocked, because of that:", "the new plan was declined"}},
 		"a plan, declined": {"01k3plan", "decline", []string{"a plan is declined by cancelling its boulder"}},
