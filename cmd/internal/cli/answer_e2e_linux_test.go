@@ -32,10 +32,10 @@ func TestAnswerToAWaitingAgent(t *testing.T) {
 	p := startManager(t, w.dir, w.env, "run", "plan.yaml", "--blockers", "--json", w.attached())
 	p.until("blocker")
 	ui, endUI := openUI(t, w.dir, w.env)
-	if shown := ui.page("/"); !strings.Contains(shown, "1 ask waits for an answer") || !strings.Contains(shown, `value="option Blue"`) {
+	if shown := ui.page("/"); !strings.Contains(shown, "1 ask waits for an answer") || !strings.Contains(shown, `name="option" value="Blue"`) {
 		t.Errorf("the page shows no question:\n%s", shown)
 	}
-	if shown := ui.send("/blockers/B1", url.Values{"do": {"option Blue"}}); !strings.Contains(shown, "Answered B1: Blue.") {
+	if shown := ui.send("/blockers/B1", url.Values{"do": {"answer"}, "option": {"Blue"}}); !strings.Contains(shown, "Answered B1: Blue.") {
 		t.Errorf("the page does not take the answer:\n%s", shown)
 	}
 	p.wait(exitOK)

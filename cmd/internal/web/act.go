@@ -35,15 +35,13 @@ func (s *Site) answer(r *http.Request) (said string, err error) {
 		return "", err
 	}
 	how := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: strings.TrimSpace(r.PostFormValue("answer"))}
-	switch do := r.PostFormValue("do"); {
-	case do == "skip":
+	switch r.PostFormValue("do") {
+	case "skip":
 		how = blockers.Settlement{Status: boulder.BlockerSkipped}
-	case do == "allow":
+	case "allow":
 		how.Allowed = true
-	case do == "deny":
+	case "deny":
 		how.Answer = text.JoinedBy(": ", "Denied", how.Answer)
-	case strings.HasPrefix(do, "option "):
-		how.Answer = strings.TrimPrefix(do, "option ")
 	default: // one of the options, the user's own words, or both
 		how.Answer = text.JoinedBy("\n", r.PostFormValue("option"), how.Answer)
 	}

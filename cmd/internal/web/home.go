@@ -112,7 +112,8 @@ func (s *Site) home(r *http.Request) (*Page, error) {
 		text.Some(len(st.asking)+waits.Hard+waits.Asks+len(st.stand), "waiting for you"), text.Some(len(st.atWork), "running"), text.Some(len(st.ended), "ended"))}))
 	if st.all == 0 {
 		p.add("begin", "", s.html("begin", nil))
-	} else {
+	}
+	if st.all > 0 || waits.Text() != "" { // of other sessions there may be questions before the first boulder
 		p.add("needs", "Needs you", s.html("needs", map[string]any{
 			"Waiting": waits.Text(), "Nothing": waits.Text() == "" && len(st.stand)+len(st.asking) == 0,
 		}))

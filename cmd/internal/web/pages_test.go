@@ -81,7 +81,7 @@ func TestActs(t *testing.T) {
 	post("/blockers/B1", url.Values{"do": {"allow"}}, "asks for no permission")
 	post("/blockers/B3", url.Values{"do": {"answer"}, "answer": {"Yes."}}, "alone does not give the permission", `action="/blockers/B3@`)
 	post("/blockers/B3", url.Values{"do": {"allow"}}, "Allowed B3.", `NOT action="/blockers/B3@`)
-	post("/blockers/B2", url.Values{"do": {"option " + hostile}}, "Answered B2: ")
+	post("/blockers/B2", url.Values{"do": {"answer"}, "option": {hostile}}, "Answered B2: ")
 	post("/blockers/B1", url.Values{"do": {"answer"}, "answer": {"The release key"}}, "Answered B1.", "NOT hard blocker")
 	post("/blockers/B1", url.Values{"do": {"skip"}}, "B1 is answered already")
 	post("/blockers/B77", url.Values{"do": {"skip"}}, "no such blocker")
