@@ -218,10 +218,7 @@ func Expected(o page.Out, plan *boulder.Plan, l orchestrator.Limits, b *boulder.
 			most += fmt.Sprintf("; %s more, and another check, if it finds something missing", text.Plural(added*total, "turn"))
 		}
 	}
-	if b != nil && b.Cost > 0 {
-		most += "; the run stops at " + text.Money(b.Cost)
-	}
-	o.Field(0, "at most", most)
+	o.Field(0, "at most", most+text.Prefixed("; the run stops at ", Budget(b)))
 	completed, usage := 0, boulder.Usage{}
 	for _, i := range earlier {
 		if i.Status == boulder.Completed && i.Usage.Unpriced == 0 && i.Usage.Cost > 0 {

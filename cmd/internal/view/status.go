@@ -138,6 +138,8 @@ func (s *Status) Print(o page.Out) {
 		o.Say("The plan waits for approval. ", resume)
 	case s.Resumable && s.copied:
 		o.Say(resume)
+	case s.Resumable && !s.StartAt.IsZero() && !s.UpdatedAt.After(s.StartAt):
+		o.Say(o.Yellow("not started"), ": no process was there at "+text.Until(s.StartAt, s.now)+". ", resume)
 	case s.Resumable:
 		o.Say(o.Yellow("interrupted"), ": no process runs it. ", resume)
 	case s.Reason != "":

@@ -264,6 +264,16 @@ func TestReceiptBound(t *testing.T) {
 	}
 }
 
+// A boulder whose time came while no process was there has not started, and was not interrupted.
+func TestStatusOfAMissedStart(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	b := boulder.Boulder{ID: "b1", Status: boulder.Planning, CreatedAt: now.Add(-2 * time.Hour), UpdatedAt: now.Add(-2 * time.Hour)}
+	b.StartAt = now.Add(-time.Hour)
+	r := &project.Reading{Snapshot: boulder.Snapshot{Boulder: b}, Now: now}
+	says(t, shown(t, 100, NewStatus(r).Print), "not started: no process was there at ", "manager resume b1", "NOT interrupted:")
+}
+
 // What ended because its sub-task waits is not shown as cancelled.
 func TestReceiptOfWhatWaits(t *testing.T) {
 	t.Parallel()
@@ -305,11 +315,11 @@ func TestExpected(t *testing.T) {
 	}
 	var b strings.Builder
 	limits := orchestrator.DefaultLimits()
-	Expected(page.Out{Writer: &b}, plan, limits, &boulder.Budget{Cost: 5}, true, earlier)
+	Expected(page.Out{Writer: &b}, plan, limits, &boulder.Budget{Cost: 5, Time: boulder.Duration(8 * time.Hour)}, true, earlier)
 	limits.Extensions = 0
 	Expected(page.Out{Writer: &b}, plan, limits, nil, false, earlier[2:])
 	Expected(page.Out{Writer: &b}, &boulder.Plan{SubTasks: plan.SubTasks[:1]}, limits, nil, false, nil)
-	want := `at most: 45 judged turns, 15 for each sub-task and what replaces it, and a review and a check of the whole request; 45 turns more, and another check, if it finds something missing; the run stops at $5.00
+	want := `at most: 45 judged turns, 15 for each sub-task and what replaces it, and a review and a check of the whole request; 45 turns more, and another check, if it finds something missing; the run stops at $5.00, 8h00m
 about: $0.60, at the $0.20 that 4 completed sub-tasks cost here so far, with planning and judging
 at most: 45 judged turns, 15 for each sub-task and what replaces it, and a check of the whole request
 at most: 15 judged turns
