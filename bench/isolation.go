@@ -72,7 +72,16 @@ func (w *world) jobs(name, head string, all ...job) (path string, err error) {
 }
 
 // measureIsolation compares runs in slots with runs in place and in a `git worktree`, on one warm server.
-func measureIsolation(ctx context.Context, w *world) (all []comparison, err error) {
+func measureIsolation(ctx context.Context, w *world) ([]comparison, error) {
+	return w.isolation(ctx, isolation.firstPrompts, isolation.planted)
+}
+
+// measureTrain compares parallel work in slots, whose results are tested together, with work in place.
+func measureTrain(ctx context.Context, w *world) ([]comparison, error) {
+	return w.isolation(ctx, isolation.fanOuts)
+}
+
+func (w *world) isolation(ctx context.Context, measures ...func(isolation, context.Context) ([]comparison, error)) (all []comparison, err error) {
 	dir, err := w.project(ctx, "isolation", 40)
 	if err != nil {
 		return nil, err
@@ -82,9 +91,8 @@ func measureIsolation(ctx context.Context, w *world) (all []comparison, err erro
 		return nil, err
 	}
 	defer w.leave(warm)
-	m := isolation{w, warm.URL}
-	for _, measure := range []func(context.Context) ([]comparison, error){m.firstPrompts, m.fanOuts, m.planted} {
-		lines, err := measure(ctx)
+	for _, measure := range measures {
+		lines, err := measure(isolation{w, warm.URL}, ctx)
 		if all = append(all, lines...); err != nil {
 			return all, err
 		}

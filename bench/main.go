@@ -74,6 +74,7 @@ func suites() []suite {
 		{"growth", measureGrowth},
 		{"blockers", measureBlockers},
 		{"isolation", measureIsolation},
+		{"train", measureTrain},
 		{"pages", measurePages},
 		{"langgraph", measureLangGraph},
 	}

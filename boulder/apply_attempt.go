@@ -131,6 +131,7 @@ func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	o.Turn.Evidence, o.Turn.EndedAt = &b.Evidence, e.Time
 	o.SubTask.GateRuns, o.SubTask.Tree, o.SubTask.Transcript = nil, b.Evidence.Diff.Tree, b.Evidence.Transcript
 	o.SubTask.Work, o.SubTask.Integrated = cmp.Or(b.Evidence.Diff.Commit, o.SubTask.Work), ""
+	o.SubTask.TestedWith, o.SubTask.Place = "", 0
 	o.SubTask.changed(e.Seq, b.Evidence.Diff)
 	o.SubTask.Changes = nil
 	for _, f := range b.Evidence.Diff.Files {
@@ -176,7 +177,7 @@ func (s *State) judged(e *Event, o *Open, b Judged) error {
 	if o.Turn.Number != b.Turn || o.Turn.Verdict != nil {
 		return fmt.Errorf("turn %d of %q is not waiting for a verdict", b.Turn, b.SubTaskID)
 	}
-	o.Turn.Verdict = &b.Verdict
+	o.Turn.Verdict, o.Turn.JudgedAt = &b.Verdict, e.Time
 	s.Root(o.SubTask).Judged++
 	o.Attempt.recovered()
 	s.regrown(e, s.Boulder.Ledger(), b.Cooldown)
@@ -350,6 +351,9 @@ func (s *State) endable(b SubTaskDone) error {
 	}
 	if t := o.SubTask; s.Boulder.Isolated() && t.Work != "" && t.Integrated == "" {
 		return fmt.Errorf("the result of %q is not on the tip", t.ID)
+	}
+	if below := s.FirstOnTip(); below != nil && below.SubTask.Place < o.SubTask.Place { // a redo relies on the order
+		return fmt.Errorf("the result of %q is below that of %q, and not complete", below.SubTask.ID, o.SubTask.ID)
 	}
 	if open := o.SubTask.OpenGates(o.Turn.Evidence.Gates, o.Turn.Evidence.NoServer); len(open) > 0 {
 		return fmt.Errorf("sub-task %q cannot be completed: %s", b.SubTaskID, open[0])

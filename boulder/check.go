@@ -3,6 +3,7 @@ package boulder
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Check returns all inconsistencies. It reads the whole state: for tests, restores and `manager doctor`, not each step.
@@ -37,10 +38,23 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 	if tally := tallyOf(s.SubTasks); b.Tally != tally {
 		bad("the sub-tasks count %+v but the boulder says %+v", tally, b.Tally)
 	}
+	together := slices.Clone(b.Trunk.Joined)
 	if i := b.Trunk.Integrating; i != nil {
+		together = append(together, *i)
+	} else if len(together) > 0 {
+		bad("results join others, and nothing is being integrated")
+	}
+	for _, i := range together {
 		if o := s.Open(i.SubTaskID); o == nil || o.Attempt.AttemptRef != i.AttemptRef || o.Attempt.Status != AttemptMonitoring {
 			bad("the result of attempt %d of %q is being integrated, which is not waiting for that", i.Attempt, i.SubTaskID)
 		}
+	}
+	place := 0
+	for _, t := range s.done {
+		if t.Place > 0 && t.Place < place {
+			bad("sub-task %q completed after what is above it on the trunk", t.ID)
+		}
+		place = max(place, t.Place)
 	}
 	for model, c := range b.Cooldowns {
 		if !c.valid() {

@@ -325,10 +325,10 @@ func (m *machine) attemptEvent(t *rapid.T, o *Open) Body {
 	}
 	now := m.state.Boulder.Trunk.Integrating
 	switch {
-	case now != nil && now.AttemptRef == ref:
+	case m.state.Boulder.Trunk.integrating(ref) != nil && o.SubTask.Integrated == "":
 		return m.integratedOrNot(t, ref)
 	case o.SubTask.Work != "" && o.SubTask.Integrated == "" && o.Turn.Conflict == nil && o.Turn.Verdict.Completed:
-		return Integrating{AttemptRef: ref, Tip: m.state.Boulder.Trunk.Tip, Result: o.SubTask.Work, At: m.now}
+		return Integrating{AttemptRef: ref, Tip: m.state.Boulder.Trunk.Tip, Result: o.SubTask.Work, At: m.now, Joins: now != nil}
 	case o.Turn.Verdict.Completed && o.Turn.Conflict == nil:
 		return SubTaskDone{
 			AttemptRef: ref, Completed: true, Summary: "did it", Output: "out",
@@ -350,8 +350,12 @@ func (m *machine) integratedOrNot(t *rapid.T, ref AttemptRef) Body {
 	case 1:
 		return GateRun{AttemptRef: ref, Command: "true", Tree: tree, Passed: rapid.Bool().Draw(t, "passed")}
 	}
+	with := ""
+	if len(m.state.Boulder.Trunk.Joined) > 0 {
+		with = rapid.SampledFrom([]string{"", "another"}).Draw(t, "tested with")
+	}
 	return Integrated{
-		AttemptRef: ref, Commit: fmt.Sprint("commit", m.state.Boulder.Seq), Tree: tree, Gates: []TreeGate{{Command: "make", Tree: tree, Passed: true}},
+		AttemptRef: ref, TestedWith: with, Commit: fmt.Sprint("commit", m.state.Boulder.Seq), Tree: tree, Gates: []TreeGate{{Command: "make", Tree: tree, Passed: true}},
 	}
 }
 
@@ -707,6 +711,7 @@ func (m *machine) anyEvent(t *rapid.T) Event {
 		TurnEnded{AttemptRef: ref, Turn: turn},
 		GateRun{AttemptRef: ref, Command: "true"},
 		Integrating{AttemptRef: ref, Tip: "base", Result: "c1"},
+		Integrating{AttemptRef: ref, Tip: "base", Result: "c1", Joins: true}, Integrated{AttemptRef: ref, Commit: "c", Tree: "t", TestedWith: "b"},
 		Integrated{AttemptRef: ref, Commit: "c", Tree: "t"}, Conflict{AttemptRef: ref, Tip: "base"}, Isolated{},
 		Judged{AttemptRef: ref, Turn: turn, Verdict: Verdict{Completed: turn == 1}},
 		Continuation{AttemptRef: ref, Turn: turn}, Continuation{AttemptRef: ref, Turn: turn, Aside: []string{"B1"}},

@@ -330,6 +330,7 @@ func (s *State) redone(e *Event, b Redone) error {
 		}
 		t.Earlier = &Earlier{Summary: t.Summary, Patch: b.Patches[t.ID], Files: b.Files, Reasons: b.Reasons[t.ID]}
 		t.Reuse, t.Integrated, t.Conflicts, t.Unresolved = reuse, "", nil, 0
+		t.TestedWith, t.Place = "", 0
 		waiting = append(waiting, t)
 		if slices.Contains(dependents, t) && reuse != "" {
 			perhaps = append(perhaps, t)
@@ -466,7 +467,7 @@ func (o *Open) reuse(e *Event) {
 	t := o.SubTask
 	t.Reuse, t.Tries = "", 0 // it may conflict, and then needs tries
 	o.Attempt.Status = AttemptMonitoring
-	o.Turn.Kind, o.Turn.EndedAt = TurnReuse, e.Time
+	o.Turn.Kind, o.Turn.EndedAt, o.Turn.JudgedAt = TurnReuse, e.Time, e.Time
 	o.Turn.Evidence = &Evidence{Diff: Diff{Tree: t.Tree, Commit: t.Work}, Gates: t.GateRuns}
 	o.Turn.Verdict = &Verdict{Completed: true, Summary: t.Summary, OutputData: t.Output, Answer: t.Answer, Remaining: t.Remaining}
 }

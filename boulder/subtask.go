@@ -136,11 +136,14 @@ type ParkState struct {
 
 // SlotState is where a sub-task of an isolated boulder works, and what became of its result.
 type SlotState struct {
-	Slot       int        `json:"slot,omitempty"`       // of the newest attempt with one, from 1
-	Dir        string     `json:"dir,omitempty"`        // where that attempt works; empty: in the project, or not known
-	From       string     `json:"from,omitempty"`       // commit of the trunk that it works on top of
-	Work       string     `json:"work,omitempty"`       // commit of its slot after the newest turn
-	Integrated string     `json:"integrated,omitempty"` // commit of the trunk with its result
+	Slot       int    `json:"slot,omitempty"`       // of the newest attempt with one, from 1
+	Dir        string `json:"dir,omitempty"`        // where that attempt works; empty: in the project, or not known
+	From       string `json:"from,omitempty"`       // commit of the trunk that it works on top of
+	Work       string `json:"work,omitempty"`       // commit of its slot after the newest turn
+	Integrated string `json:"integrated,omitempty"` // commit of the trunk with its result
+	// TestedWith is the sub-task that came onto the trunk with it, and whose tree was tested, if its own was not.
+	TestedWith string     `json:"tested_with,omitempty"`
+	Place      int        `json:"place,omitempty"` // of its result on the trunk: the larger, the later
 	Conflicts  []Conflict `json:"conflicts,omitempty"`
 	// Unresolved counts what did not resolve a conflict: the conflict itself, and turns after it. An answer begins anew.
 	Unresolved int `json:"unresolved,omitempty"`
@@ -284,6 +287,7 @@ type Turn struct {
 	Conflict  *Conflict `json:"conflict,omitempty"` // that prevented its integration
 	SentAt    time.Time `json:"sent_at,omitzero"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
+	JudgedAt  time.Time `json:"judged_at,omitzero"`
 }
 
 // Nudge is a prompt into a running turn that seems to be stuck.

@@ -12,7 +12,7 @@ type Isolation string
 
 const (
 	IsolationOff    Isolation = "off"    // in place, in the project; the default
-	IsolationAlways Isolation = "always" // each in a slot; results are integrated one at a time
+	IsolationAlways Isolation = "always" // each in a slot; results are integrated
 	IsolationAuto   Isolation = "auto"   // in slots if two can run at once and gates do as well there
 )
 
@@ -21,8 +21,9 @@ func (Isolation) Words() []string {
 	return []string{string(IsolationAuto), string(IsolationAlways), string(IsolationOff)}
 }
 
-// Trunk is the chain of commits with the results of an isolated boulder; each tree passed its gates.
-// refs/manager/<boulder>/tip is Tip, or Before after a crash between the event and the update of the ref.
+// Trunk is the chain of commits with the results of an isolated boulder; the tree of each passed its gates, or a later one
+// with which it came ([SlotState].TestedWith). refs/manager/<boulder>/tip is Tip, or Before after a crash between the event
+// and the update of the ref.
 type Trunk struct {
 	Base        string       `json:"base"` // commit at which slots begin: the project's files when the run began
 	Tip         string       `json:"tip"`
@@ -33,8 +34,11 @@ type Trunk struct {
 	Green       []TreeGate   `json:"green,omitempty"`
 	Red         []string     `json:"red,omitempty"` // commands that were red in the trial: the work has to turn them green
 	Integrating *Integrating `json:"integrating,omitempty"`
-	Landed      *Landed      `json:"landed,omitempty"`
-	LandedAt    time.Time    `json:"landed_at,omitzero"`
+	// Joined are the results that are tested together with that of Integrating.
+	Joined   []Integrating `json:"joined,omitempty"`
+	Results  int           `json:"results,omitempty"` // how many have been put onto it, also those that a redo took off
+	Landed   *Landed       `json:"landed,omitempty"`
+	LandedAt time.Time     `json:"landed_at,omitzero"`
 }
 
 // TreeGate is a run of a command on a tree.
@@ -79,12 +83,14 @@ type Isolated struct {
 // ReservedID reports whether a sub-task of an isolated boulder must not have this id: its ref would be the trunk's.
 func ReservedID(id string) bool { return id == "base" || id == "tip" }
 
-// Integrating is committed before a result is put onto the tip. Others wait until [Integrated] or [Conflict].
+// Integrating is committed before a result is put onto the tip, together with those of the others that it is tested with.
+// All others wait until [Integrated] or [Conflict].
 type Integrating struct {
 	AttemptRef
-	Tip    string    `json:"tip"`    // commit
-	Result string    `json:"result"` // commit
-	At     time.Time `json:"at"`     // of the resulting commit, to get the same one after a crash
+	Tip    string    `json:"tip"`             // commit
+	Result string    `json:"result"`          // commit
+	At     time.Time `json:"at"`              // of the resulting commit, to get the same one after a crash
+	Joins  bool      `json:"joins,omitempty"` // it is tested together with those before it
 }
 
 // Integrated says that the tip has a result with green gates on the combined tree. Committed before the ref moves.
@@ -93,6 +99,32 @@ type Integrated struct {
 	Tree   string     `json:"tree"`
 	Commit string     `json:"commit"`
 	Gates  []TreeGate `json:"gates"`
+	// TestedWith is the sub-task that came onto the tip with it, above it, and whose tree was tested instead of Tree.
+	TestedWith string `json:"tested_with,omitempty"`
+	// Under are those below it, and Back is the next one, which is red on top of it. They are in reports of a Runner only:
+	// each becomes an event of its own, in the same commit.
+	Under []OnTip   `json:"under,omitempty" log:"only"`
+	Back  *Conflict `json:"back,omitempty" log:"only"`
+}
+
+// OnTip is a result that came onto the tip below another.
+type OnTip struct {
+	AttemptRef
+	Tree   string `json:"tree"`
+	Commit string `json:"commit"`
+}
+
+// Events returns what is stored of a report.
+func (b Integrated) Events() (all []Body) {
+	under, back := b.Under, b.Back
+	b.Under, b.Back = nil, nil
+	for _, u := range under {
+		all = append(all, Integrated{AttemptRef: u.AttemptRef, Tree: u.Tree, Commit: u.Commit, Gates: []TreeGate{}, TestedWith: b.SubTaskID})
+	}
+	if all = append(all, b); back != nil {
+		all = append(all, *back)
+	}
+	return all
 }
 
 // Conflict says that a result cannot be put onto the tip. From now on the sub-task works on top of Tip.
@@ -162,17 +194,58 @@ type Landed struct {
 // Marred returns how many files of a landing conflict.
 func (l *Landed) Marred() int { return len(l.Conflicts) + len(l.Left) }
 
-// Integration is the job of putting a result onto the tip.
+// Integration is the job of putting results onto the tip: as many as are green together.
 type Integration struct {
 	BoulderID string
 	Trunk     Trunk
 	SubTask   SubTask
 	Turn      Turn
+	Then      []Joined  // after it, in the order of the plan
 	Earlier   []SubTask // completed before, in that order
 	Last      bool      // no other sub-task is unfinished: the tree is the one that lands
 	Gates     []string  // of every combined tree
 	Generated map[string]string
 }
+
+// Joined is a further result of an [Integration].
+type Joined struct {
+	SubTask SubTask
+	Turn    Turn
+}
+
+// Batch returns what is being integrated together, in the order of the plan.
+func (s *State) Batch() (batch []*Open) {
+	for _, t := range s.SubTasks {
+		if o := s.open[t.ID]; o != nil && s.Boulder.Trunk.integrating(o.Attempt.AttemptRef) != nil {
+			batch = append(batch, o)
+		}
+	}
+	return batch
+}
+
+// FirstOnTip returns the lowest attempt with a result on the tip that is not complete yet, or nil.
+func (s *State) FirstOnTip() (first *Open) {
+	for _, o := range s.live {
+		if o.SubTask.Integrated != "" && (first == nil || o.SubTask.Place < first.SubTask.Place) {
+			first = o
+		}
+	}
+	return first
+}
+
+// integrating returns how the result of an attempt is being integrated, or nil.
+func (l *Trunk) integrating(ref AttemptRef) *Integrating {
+	if l.Integrating == nil || l.Integrating.AttemptRef == ref {
+		return l.Integrating
+	}
+	if i := slices.IndexFunc(l.Joined, func(j Integrating) bool { return j.AttemptRef == ref }); i >= 0 {
+		return &l.Joined[i]
+	}
+	return nil
+}
+
+// At returns the time of the commit with an attempt's result, which is being integrated.
+func (l *Trunk) At(ref AttemptRef) time.Time { return l.integrating(ref).At }
 
 func (s *State) landed(e *Event, b Landed) error {
 	l := &s.Boulder.Trunk
@@ -213,47 +286,62 @@ func (s *State) isolated(_ *Event, b Isolated) error {
 }
 
 func (s *State) integrating(_ *Event, o *Open, b Integrating) error {
-	switch l := s.Boulder.Trunk; {
-	case o.Turn.Verdict == nil || !o.Turn.Verdict.Completed || o.Turn.Conflict != nil || o.SubTask.Integrated != "":
+	l := &s.Boulder.Trunk
+	switch {
+	case !o.waits():
 		return fmt.Errorf("turn %d of %q has no result to integrate", o.Turn.Number, b.SubTaskID)
-	case l.Integrating != nil:
-		return fmt.Errorf("%q is being integrated", l.Integrating.SubTaskID)
+	case b.Joins != (l.Integrating != nil), l.integrating(b.AttemptRef) != nil:
+		return fmt.Errorf("%q joins others: %v, and being integrated is %+v", b.SubTaskID, b.Joins, l.Integrating)
 	case b.Tip != l.Tip || b.Result != o.SubTask.Work || b.Result == "":
 		return fmt.Errorf("the tip is %q and the result of %q %q", l.Tip, b.SubTaskID, o.SubTask.Work)
+	case b.Joins:
+		l.Joined = append(slices.Clip(l.Joined), b)
+	default:
+		l.Integrating = &b
 	}
-	s.Boulder.Trunk.Integrating = &b
 	return nil
+}
+
+// waits reports whether the attempt has a complete result that is not on the tip.
+func (o *Open) waits() bool {
+	return o.Turn.Verdict != nil && o.Turn.Verdict.Completed && o.Turn.Conflict == nil && o.SubTask.Integrated == ""
 }
 
 // dropIntegrating stops the integration of a result whose attempt continues or ends.
 func (s *State) dropIntegrating(o *Open) {
-	if i := s.Boulder.Trunk.Integrating; i != nil && i.AttemptRef == o.Attempt.AttemptRef {
-		s.Boulder.Trunk.Integrating = nil
+	if l := &s.Boulder.Trunk; l.integrating(o.Attempt.AttemptRef) != nil {
+		l.Integrating, l.Joined = nil, nil
 	}
 }
 
 func (s *State) integrated(e *Event, o *Open, b Integrated) error {
-	l := &s.Boulder.Trunk
-	if l.Integrating == nil || l.Integrating.AttemptRef != b.AttemptRef {
+	l, t := &s.Boulder.Trunk, o.SubTask
+	if l.integrating(b.AttemptRef) == nil || t.Integrated != "" || len(b.Under) > 0 || b.Back != nil {
 		return fmt.Errorf("%q is not being integrated", b.SubTaskID)
 	}
-	l.Before, l.Tip, l.Tree, l.Integrating = l.Tip, b.Commit, b.Tree, nil
-	l.Green = slices.DeleteFunc(slices.Clone(l.Green), func(g TreeGate) bool { return g.Tree != b.Tree })
+	l.Before, l.Tip, l.Tree = l.Integrating.Tip, b.Commit, b.Tree
+	if b.TestedWith == "" {
+		l.Integrating, l.Joined = nil, nil
+	}
+	l.Green = slices.DeleteFunc(slices.Clone(l.Green), func(g TreeGate) bool { return g.Tree != b.Tree && b.TestedWith == "" })
 	for _, g := range b.Gates {
 		if g.Passed && !l.Passed(g.Command, g.Tree) {
 			l.Green = append(l.Green, TreeGate{Command: g.Command, Tree: g.Tree, Passed: true})
 		}
 	}
-	o.SubTask.Integrated, o.SubTask.From, o.SubTask.Snapshot, o.SubTask.UpdatedAt = b.Commit, b.Commit, b.Tree, e.Time
+	l.Results++
+	t.Integrated, t.From, t.Snapshot, t.UpdatedAt = b.Commit, b.Commit, b.Tree, e.Time
+	t.TestedWith, t.Place = b.TestedWith, l.Results
 	return nil
 }
 
+// conflict also follows what came onto the tip without the result.
 func (s *State) conflict(e *Event, o *Open, b Conflict) error {
 	l := &s.Boulder.Trunk
-	if l.Integrating == nil || l.Integrating.AttemptRef != b.AttemptRef || l.Integrating.Tip != b.Tip {
+	if !o.waits() || l.Integrating != nil && l.integrating(b.AttemptRef) == nil || b.Tip != l.Tip {
 		return fmt.Errorf("%q is not being integrated onto %s", b.SubTaskID, b.Tip)
 	}
-	l.Integrating = nil
+	l.Integrating, l.Joined = nil, nil
 	t := o.SubTask
 	t.From, t.Snapshot, t.UpdatedAt = b.Tip, b.Tree, e.Time
 	t.Conflicts = append(slices.Clip(t.Conflicts), b)

@@ -61,7 +61,7 @@ func edited(s *boulder.State, o boulder.Order, now time.Time, atWork []string) (
 	for _, spec := range o.Plan.SubTasks {
 		t := s.SubTask(spec.ID)
 		regated := t != nil && slices.Contains(edit.Changed, t.ID) && !slices.Equal(gatesIn(&s.Revision.Plan, t.ID), gatesIn(o.Plan, t.ID))
-		if i := b.Trunk.Integrating; regated && (slices.Contains(atWork, t.ID) || i != nil && i.SubTaskID == t.ID) {
+		if regated && (slices.Contains(atWork, t.ID) || slices.Contains(s.Batch(), s.Open(t.ID))) {
 			return nil, refusal("the turn of %q is at work, and its gates belong to it: `manager pause --now` first", t.ID)
 		}
 	}

@@ -35,21 +35,31 @@ func (r *run) startTry() {
 	}, func(err error) error { return err })
 }
 
-func (r *run) startIntegrate(o *boulder.Open) {
+func (r *run) startIntegrate() {
 	integrator, can := r.o.cfg.Runner.(Integrator)
 	if !can {
 		r.end(fmt.Errorf("%w: the Runner has no slots: run the boulder without isolation", boulder.ErrFatal))
 		return
 	}
+	batch := r.state.Batch()
 	what := boulder.Integration{
-		BoulderID: r.state.Boulder.ID, Trunk: r.state.Boulder.Trunk, SubTask: *o.SubTask, Turn: *o.Turn,
+		BoulderID: r.state.Boulder.ID, Trunk: r.state.Boulder.Trunk, SubTask: *batch[0].SubTask, Turn: *batch[0].Turn,
 		Gates: r.state.Boulder.IntegrationGates, Generated: r.state.Boulder.Generated,
+	}
+	for _, o := range batch[1:] {
+		what.Then = append(what.Then, boulder.Joined{SubTask: *o.SubTask, Turn: *o.Turn})
 	}
 	for _, t := range r.state.Completed(len(r.state.SubTasks)) {
 		what.Earlier = append(what.Earlier, *t)
 	}
-	what.Last = !slices.ContainsFunc(r.state.SubTasks, func(t *boulder.SubTask) bool { return t != o.SubTask && t.Unfinished() })
-	r.integrates = o.Attempt.AttemptRef
+	what.Last = !slices.ContainsFunc(r.state.SubTasks, func(t *boulder.SubTask) bool {
+		return t.Unfinished() && !slices.Contains(batch, r.state.Open(t.ID))
+	})
+	r.integrates = r.state.Boulder.Trunk.Integrating
+	r.integratesSlots = nil
+	for _, o := range batch {
+		r.integratesSlots = append(r.integratesSlots, o.SubTask.Slot)
+	}
 	r.launchGates(integrateWork, func(ctx context.Context, report func(boulder.Body) error) error {
 		return integrator.Integrate(ctx, what, report)
 	}, func(err error) error {

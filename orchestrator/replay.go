@@ -112,9 +112,10 @@ func (r *replay) begin(limits json.RawMessage) error {
 	return err
 }
 
-// decodeLimits reads recorded limits. Those that are newer than the record get their defaults.
+// decodeLimits reads recorded limits. Those that are newer than the record get their defaults, except for batches.
 func decodeLimits(text json.RawMessage) (Limits, error) {
 	l := DefaultLimits()
+	l.Batch = 0
 	err := json.Unmarshal(text, &l)
 	return l, err
 }

@@ -25,26 +25,27 @@ type run struct {
 	ctx   context.Context // of the caller
 	inbox Inbox           // of message, order and woken; closed when another run may take the boulder
 
-	work          map[workKey]context.CancelCauseFunc // cancels launched work that has not ended
-	slots         map[boulder.AttemptRef]string       // held slots, with their models
-	shared        sync.Map                            // [boulder.SubTask.Shared] by sub-task, for workers
-	raised        sync.Map                            // [boulder.SubTask.Blockers] by sub-task, for workers
-	interrupted   map[boulder.AttemptRef]bool         // interrupted here or in an earlier process
-	acks          []Inbox                             // of reports and orders that are applied but not stored
-	integrates    boulder.AttemptRef                  // attempt whose result is, or was last, being integrated here
-	verified      int                                 // attempts begun when all gates had rerun; -1 before
-	todo          []schedule.Action                   // the work that should be under way once all is stored
-	wake          time.Time
-	now           time.Time // time of this loop turn, without a monotonic reading, which would stop while the machine sleeps
-	clockRead     time.Time // the clock reading of this loop turn, with its monotonic part
-	grace         time.Time // when running turns are aborted after a stop; zero: no stop
-	waitsFor      string    // the parked sub-task for which the run ends
-	decidedToStop bool      // the scheduler ended the run
-	limitsShared  bool      // other boulders have shared the limits
-	looked        bool      // a look has begun, here or in an earlier process
-	ended         error     // why the run ends before the boulder does
-	aborted       error     // why all work was cancelled
-	storeErr      error     // the Store's error: the state is ahead of the disk, and nothing more is written
+	work            map[workKey]context.CancelCauseFunc // cancels launched work that has not ended
+	slots           map[boulder.AttemptRef]string       // held slots, with their models
+	shared          sync.Map                            // [boulder.SubTask.Shared] by sub-task, for workers
+	raised          sync.Map                            // [boulder.SubTask.Blockers] by sub-task, for workers
+	interrupted     map[boulder.AttemptRef]bool         // interrupted here or in an earlier process
+	acks            []Inbox                             // of reports and orders that are applied but not stored
+	integrates      *boulder.Integrating                // what is, or was last, being integrated here, and the slots that its results are from
+	integratesSlots []int
+	verified        int               // attempts begun when all gates had rerun; -1 before
+	todo            []schedule.Action // the work that should be under way once all is stored
+	wake            time.Time
+	now             time.Time // time of this loop turn, without a monotonic reading, which would stop while the machine sleeps
+	clockRead       time.Time // the clock reading of this loop turn, with its monotonic part
+	grace           time.Time // when running turns are aborted after a stop; zero: no stop
+	waitsFor        string    // the parked sub-task for which the run ends
+	decidedToStop   bool      // the scheduler ended the run
+	limitsShared    bool      // other boulders have shared the limits
+	looked          bool      // a look has begun, here or in an earlier process
+	ended           error     // why the run ends before the boulder does
+	aborted         error     // why all work was cancelled
+	storeErr        error     // the Store's error: the state is ahead of the disk, and nothing more is written
 }
 
 func newRun(ctx context.Context, o *Orchestrator, req Request, yield func(boulder.Event, error) bool) *run {

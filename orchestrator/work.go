@@ -42,7 +42,7 @@ type message struct {
 
 // launch starts the work in todo that is not under way. Since it was decided, only the commit has happened.
 func (r *run) launch() {
-	if i := r.state.Boulder.Trunk.Integrating; i == nil || i.AttemptRef != r.integrates {
+	if i := r.state.Boulder.Trunk.Integrating; i == nil || i != r.integrates {
 		if stop := r.work[integrateWork]; stop != nil { // an order has ended the attempt
 			stop(errSuspended)
 		}
@@ -65,7 +65,7 @@ func (r *run) launch() {
 		case schedule.Judge:
 			start(workOf(a.Open.Attempt.AttemptRef), func() { r.startJudge(a.Open) })
 		case schedule.Integrate:
-			start(integrateWork, func() { r.startIntegrate(a.Open) })
+			start(integrateWork, r.startIntegrate)
 		case schedule.Try:
 			start(tryWork, r.startTry)
 		case schedule.AskPlan:
@@ -167,7 +167,7 @@ func (r *run) startTurn(o *boulder.Open) {
 	if slices.ContainsFunc(r.underWay(), r.attemptOver) {
 		return // an attempt that an order ended holds its slot until its work has ended
 	}
-	if r.busy(integrateWork) && o.SubTask.Slot == r.state.SubTask(r.integrates.SubTaskID).Slot {
+	if r.busy(integrateWork) && slices.Contains(r.integratesSlots, o.SubTask.Slot) {
 		return // the loop learns of a conflict before the files of both sides are in the slot
 	}
 	if _, has := r.slots[ref]; !has {
@@ -283,16 +283,24 @@ func (r *run) receive(m message) error {
 		r.release(m.from)
 		return m.finish()
 	}
+	bodies := []boulder.Body{m.report}
+	if done, ok := m.report.(boulder.Integrated); ok {
+		bodies = done.Events()
+	}
 	refused := r.admissible(m)
+	before := r.state.Boulder.Seq
 	if refused == nil {
-		refused = r.apply(m.report)
+		refused = r.apply(bodies...)
 	}
 	if refused == nil {
 		r.acks = append(r.acks, m.ack)
 	} else {
-		m.ack.Put(refused) // nothing has changed: the error concerns the worker only
+		m.ack.Put(refused)
+		if r.state.Boulder.Seq != before {
+			return fmt.Errorf("a report was taken by half: %w", refused) // nothing of it is on disk
+		}
 	}
-	return nil
+	return nil // if it was refused, the error concerns the worker only
 }
 
 // admissible refuses reports outside the contract of [Runner], such as decisions and reports for another attempt.
@@ -310,7 +318,7 @@ func (r *run) admissible(m message) error {
 	case boulder.Isolated:
 		may = m.from == tryWork
 	case boulder.Integrated, boulder.Conflict:
-		may = m.from == integrateWork
+		may = m.from == integrateWork && r.integrates == r.state.Boulder.Trunk.Integrating // else an order has stopped it
 	case boulder.GateRun: // gate runs of a turn belong to its evidence
 		may = m.from == verifyWork && b.Final || m.from == integrateWork && b.Tree != ""
 	}

@@ -30,6 +30,7 @@ type slotted struct {
 	// agent works in a slot. It may be called again for the same turn.
 	agent     func(dir string, job boulder.Job)
 	generated map[string]string
+	integrate func(context.Context) // if set, is called before results are put onto the tip
 
 	mu      sync.Mutex
 	prompts []string
@@ -93,17 +94,23 @@ type memory struct {
 	commits int
 	failAt  int
 	written bool
+	// onCommit, if set, gets what is on disk, and whether the commit fails nevertheless, or nothing was written.
+	onCommit func(events []boulder.Event, crash bool)
 }
 
 var errCrash = errors.New("crash")
 
 func (m *memory) Commit(_ context.Context, _ *boulder.State, events []boulder.Event) error {
 	m.commits++
-	if m.commits == m.failAt && !m.written {
-		return errCrash
+	crash := m.commits == m.failAt
+	if crash && !m.written {
+		events = nil
 	}
 	m.events = append(m.events, events...)
-	if m.commits == m.failAt {
+	if m.onCommit != nil {
+		m.onCommit(events, crash)
+	}
+	if crash {
 		return errCrash
 	}
 	return nil
@@ -167,6 +174,13 @@ func (x worker) Run(ctx context.Context, job boulder.Job, report func(boulder.Bo
 	return e, err
 }
 
+func (x worker) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
+	if x.w.integrate != nil {
+		x.w.integrate(ctx)
+	}
+	return x.Executor.Integrate(ctx, what, report)
+}
+
 // Judge completes every sub-task whose gates are green.
 func (w *slotted) Judge(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	return boulder.Verdict{Completed: len(req.Turn.Evidence.Red()) == 0, Summary: "done", IsProgress: true}, boulder.Usage{}, nil
@@ -197,7 +211,10 @@ func (w *slotted) process(plan *boulder.Plan) error {
 	}
 	req := orchestrator.Request{Plan: plan, SlotBase: w.base}
 	req.Generated = w.generated
-	req.IntegrationGates = []string{"! grep -rl '<<<<<<<' . --include='*.txt'"}
+	req.IntegrationGates = plan.IntegrationGates
+	if req.IntegrationGates == nil {
+		req.IntegrationGates = []string{"! grep -rl '<<<<<<<' . --include='*.txt'"}
+	}
 	if len(w.store.events) > 0 {
 		req = orchestrator.Request{Resume: "b1"}
 	}

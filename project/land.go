@@ -80,10 +80,11 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 		}
 	}
 	l.How, l.Commit = how.How, line.Tip
+	tested := p.testedTip(ctx, &l.Of, how)
 	if err = p.deliver(ctx, &l, how); err == nil {
 		l.Tree, err = p.slots().Tree(ctx, l.Commit)
 	}
-	l.Green = l.Commit != line.Tip || l.Of.Green() // branchCommit has tested any other commit
+	l.Green = l.Commit != line.Tip || tested // branchCommit has tested any other commit
 	switch {
 	case errors.Is(err, workspace.ErrBranch):
 		return l, &UsageError{Err: err}
@@ -200,6 +201,17 @@ func (p *Project) UndoLanding(ctx context.Context, ref string, dryRun bool) (l L
 		err = p.recordLanding(ctx, &l)
 	}
 	return l, err
+}
+
+// testedTip reports whether all gates are known to be green on the tip. They run now if it was tested only with results that
+// a redo took off.
+func (p *Project) testedTip(ctx context.Context, b *boulder.Snapshot, how Land) bool {
+	tip := b.Boulder.Trunk.Tip
+	part := slices.ContainsFunc(b.SubTasks, func(t *boulder.SubTask) bool { return t.Integrated == tip && t.TestedWith != "" })
+	if b.Green() || !part || how.DryRun || how.How == boulder.LandedDropped {
+		return b.Green()
+	}
+	return p.testCommit(ctx, b, tip) == nil
 }
 
 // branchCommit returns the commit for a branch with the results. Unless how includes uncommitted changes of the user,

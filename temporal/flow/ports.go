@@ -281,6 +281,9 @@ func (f *flow) Verify(ctx context.Context, what boulder.Verification, report fun
 
 func (f *flow) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
 	what.Earlier = withoutTexts(what.Earlier)
+	for i, j := range what.Then {
+		what.Then[i] = boulder.Joined{SubTask: withoutTexts([]boulder.SubTask{j.SubTask})[0], Turn: briefTurn(j.Turn)}
+	}
 	_, err := redoLost[struct{}](ctx, f, ActivityIntegrate, what, report)
 	return err
 }
@@ -293,6 +296,16 @@ func (f *flow) Try(ctx context.Context, what boulder.Trial, report func(boulder.
 func (f *flow) StopSession(ctx context.Context, left boulder.LeftSession) error {
 	_, err := do[struct{}](ctx, f, ActivityStop, left, &call{host: f.hosts[left.AttemptRef]}, nothingReported)
 	return err
+}
+
+// briefTurn returns what an integration needs to know of a turn, all of whose gates hold.
+func briefTurn(t boulder.Turn) boulder.Turn {
+	e := t.Evidence
+	brief := boulder.Evidence{Gates: slices.Clone(e.Gates), Diff: boulder.Diff{Tree: e.Diff.Tree, Commit: e.Diff.Commit}, Ignored: e.Ignored}
+	for i := range brief.Gates {
+		brief.Gates[i].Output = ""
+	}
+	return boulder.Turn{AttemptRef: t.AttemptRef, Number: t.Number, Kind: t.Kind, Evidence: &brief}
 }
 
 // withoutTexts clears the fields that only agents and judges read: a history may hold many sub-tasks many times.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/bisect"
 )
 
 type isolated struct{ *process }
@@ -79,59 +80,111 @@ type integration struct {
 	boulder.Integration
 	dice
 	report func(boulder.Body) error
+	tip    string
+	stack  []stacked
+	ran    map[[2]string]boulder.Gate // by tree and command
+}
+
+type stacked struct {
+	boulder.Joined
+	files  files
+	tree   string
+	commit string
+	gates  []boulder.TreeGate
 }
 
 // Integrate implements orchestrator.Integrator.
 func (p isolated) Integrate(ctx context.Context, what boulder.Integration, report func(boulder.Body) error) error {
 	now, l := what.Trunk.Integrating, what.Trunk
-	i := integration{p.process, what, throw(p.w.sc.seed, "integrates", now.AttemptRef, len(what.SubTask.Conflicts), p.number), report}
+	d := throw(p.w.sc.seed, "integrates", now.AttemptRef, len(what.SubTask.Conflicts), p.number)
+	i := integration{Integration: what, process: p.process, dice: d, report: report, tip: now.Tip, ran: map[[2]string]boulder.Gate{}}
 	if err := i.moveTip(ctx, cmp.Or(l.Before, l.Tip), l.Tip); err != nil {
 		return err
 	}
-	merged, conflicts := files(nil), []string(nil)
-	err := i.alive(func() error {
-		i.w.checkIntegrates(what)
-		merged, conflicts = i.w.repo.merge(now.Tip, now.Result)
-		switch {
-		case slices.Equal(conflicts, []string{fileSum}):
-			generate(merged)
-			conflicts = nil
-			i.w.seen["a generated file made again"]++
-		case len(conflicts) == 0 && len(what.SubTask.Conflicts) > 0 && !green(noMarkers, merged):
-			conflicts = []string{"marked"}
-		}
-		return nil
+	conflicts := i.merge()
+	if err := i.alive(func() error { i.w.checkIntegrates(what); return nil }); err != nil {
+		return err
+	}
+	if len(i.stack) == 0 {
+		return i.sendBack(stacked{Joined: boulder.Joined{SubTask: i.SubTask, Turn: i.Turn}}, i.tip, conflicts, nil)
+	}
+	var red []boulder.Gate
+	n, err := bisect.Prefix(len(i.stack), func(k int, blames bool) (green bool, err error) {
+		red, err = i.test(ctx, k, blames)
+		return len(red) == 0, err
 	})
 	if err != nil {
 		return err
 	}
-	if len(conflicts) > 0 {
-		return i.conflict(conflicts, nil)
+	if n == 0 {
+		return i.sendBack(i.stack[0], i.tip, nil, red)
 	}
-	var tree, commit string
-	err = i.alive(func() error {
-		tree = i.w.repo.tree(merged)
-		if commit = now.Tip; tree != i.w.repo.commits[now.Tip].tree {
-			commit = i.w.repo.commit(now.Tip, tree, now.SubTaskID)
+	return i.put(n, red)
+}
+
+// merge puts the results onto each other, and leaves out what does not fit. If the first does not fit, it returns why.
+func (i *integration) merge() (conflicts []string) {
+	_ = i.alive(func() error {
+		onto := i.tip
+		for n, j := range append([]boulder.Joined{{SubTask: i.SubTask, Turn: i.Turn}}, i.Then...) {
+			x := stacked{Joined: j}
+			x.files, conflicts = i.w.repo.merge(onto, j.SubTask.Work)
+			switch {
+			case slices.Equal(conflicts, []string{fileSum}):
+				generate(x.files)
+				conflicts = nil
+				i.w.seen["a generated file made again"]++
+			case len(conflicts) == 0 && len(j.SubTask.Conflicts) > 0 && !green(noMarkers, x.files):
+				conflicts = []string{"marked"}
+			}
+			if len(conflicts) > 0 && n == 0 {
+				return nil
+			}
+			if len(conflicts) > 0 {
+				i.w.seen["a result was left out"]++
+				continue
+			}
+			x.tree = i.w.repo.tree(x.files)
+			if x.commit = onto; x.tree != i.w.repo.commits[onto].tree {
+				x.commit = i.w.repo.commit(onto, x.tree, j.SubTask.ID)
+			}
+			i.stack, onto = append(i.stack, x), x.commit
+		}
+		conflicts = nil
+		return nil
+	})
+	return conflicts
+}
+
+// put moves the tip to the n-th result.
+func (i *integration) put(n int, red []boulder.Gate) error {
+	top := i.stack[n-1]
+	done := boulder.Integrated{AttemptRef: top.Turn.AttemptRef, Tree: top.tree, Commit: top.commit, Gates: top.gates}
+	for _, x := range i.stack[:n-1] {
+		done.Under = append(done.Under, boulder.OnTip{AttemptRef: x.Turn.AttemptRef, Tree: x.tree, Commit: x.commit})
+	}
+	var back *boulder.Conflict
+	_ = i.alive(func() error {
+		i.moving = true
+		if n > 1 {
+			i.w.seen["results tested together"]++
+		}
+		if n < len(i.stack) {
+			i.w.seen["one of several was to blame"]++
+			back = new(i.conflict(i.stack[n], top.commit, nil, red))
+			done.Back = back
 		}
 		return nil
 	})
-	if err != nil {
+	err := i.report(done)
+	if err == nil {
+		err = i.moveTip(i.gone, i.tip, top.commit)
+	}
+	_ = i.alive(func() error { i.moving = false; return nil })
+	if err != nil || back == nil {
 		return err
 	}
-	gates, red, err := i.test(ctx, tree, merged)
-	switch {
-	case err != nil:
-		return err
-	case len(red) > 0:
-		return i.conflict(nil, red)
-	}
-	_ = i.alive(func() error { p.moving = true; return nil })
-	if err = report(boulder.Integrated{AttemptRef: now.AttemptRef, Tree: tree, Commit: commit, Gates: gates}); err == nil {
-		err = i.moveTip(p.gone, now.Tip, commit)
-	}
-	_ = i.alive(func() error { p.moving = false; return nil })
-	return err
+	return i.prepareBack(i.stack[n], *back)
 }
 
 // moveTip moves the ref. Sometimes another program moves it first.
@@ -141,56 +194,80 @@ func (i *integration) moveTip(ctx context.Context, from, to string) error {
 		if i.w.sc.class == anything && !i.w.sc.calm && i.number < maxDisturbed && i.is(0.05) {
 			r.refs["tip"] = "somebody else's"
 			i.w.seen["the tip was moved"]++
-		} else if r.refs["tip"] == from && from != to && i.Trunk.Integrating.Tip == to {
+		} else if r.refs["tip"] == from && from != to && i.tip == to {
 			i.w.seen["a crash between the event and the tip"]++
 		}
 		return r.moveTip(from, to)
 	})
 }
 
-func (i *integration) test(ctx context.Context, tree string, f files) (gates []boulder.TreeGate, red []boulder.Gate, err error) {
-	e := i.Turn.Evidence
-	for _, command := range i.w.gatesFor(&i.SubTask, &i.Trunk, i.Earlier) {
-		if g := boulder.GateOf(e.Gates, command); e.Diff.Tree == tree && len(e.Ignored) == 0 && g != nil && g.Holds() || i.Trunk.Passed(command, tree) {
-			gates = append(gates, boulder.TreeGate{Command: command, Tree: tree, Passed: true, Reused: true})
+func (i *integration) test(ctx context.Context, k int, blames bool) (red []boulder.Gate, err error) {
+	top := &i.stack[k-1]
+	top.gates = nil
+	for _, command := range i.w.gatesFor(i.stack[:k], &i.Trunk, i.Earlier) {
+		if i.passed(command, top.tree) {
+			top.gates = append(top.gates, boulder.TreeGate{Command: command, Tree: top.tree, Passed: true, Reused: true})
 			continue
 		}
-		if _, err := i.prepare(ctx, laneIntegrate, boulder.SlotClaim{Base: i.Trunk.Base, From: i.Trunk.Integrating.Tip}); err != nil {
-			return nil, nil, err
-		}
-		if err := i.w.nap(ctx, laneIntegrate, i.span(time.Second, 10*time.Minute)); err != nil {
-			return nil, nil, err
-		}
-		var g boulder.Gate
-		err := i.alive(func() error {
-			g = run(command, f)
-			if g.Holds() && !i.w.sc.class.same() && i.is(0.2) {
-				i.flake(&g)
+		g, known := i.ran[[2]string{top.tree, command}]
+		if again := blames && known && !g.Holds() && i.passedBefore(k, command); !known || again {
+			if _, err := i.prepare(ctx, laneIntegrate, boulder.SlotClaim{Base: i.Trunk.Base, From: top.commit}); err != nil {
+				return nil, err
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, nil, err
+			if err := i.w.nap(ctx, laneIntegrate, i.span(time.Second, i.w.sc.gateTime)); err != nil {
+				return nil, err
+			}
+			err := i.alive(func() error {
+				g = run(command, top.files)
+				if g.FlakySuspected = again && g.Holds(); g.Holds() && !again && !i.w.sc.class.same() && i.is(0.2) {
+					i.flake(&g, blames && i.passedBefore(k, command))
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			event := boulder.NewGateRun(&top.SubTask, top.Turn.Attempt, g)
+			event.Tree = top.tree
+			if err := i.report(event); err != nil {
+				return nil, err
+			}
+			i.ran[[2]string{top.tree, command}] = g
 		}
-		event := boulder.NewGateRun(&i.SubTask, i.Trunk.Integrating.Attempt, g)
-		event.Tree = tree
-		if err := i.report(event); err != nil {
-			return nil, nil, err
-		}
-		gates = append(gates, boulder.TreeGate{Command: command, Tree: tree, Passed: g.Holds(), FlakySuspected: g.FlakySuspected})
+		top.gates = append(top.gates, boulder.TreeGate{Command: command, Tree: top.tree, Passed: g.Holds(), FlakySuspected: g.FlakySuspected})
 		if !g.Holds() {
 			red = append(red, g)
 		}
+		if !g.Holds() && !blames {
+			break
+		}
 	}
-	return gates, red, nil
+	return red, nil
 }
 
-// flake lets a green gate be red once. It runs again on the same files only if it passed before: else red may be the truth.
-func (i *integration) flake(g *boulder.Gate) {
-	passed := i.Trunk.Passed(g.Command, i.Trunk.Tree)
-	if alone := boulder.GateOf(i.Turn.Evidence.Gates, g.Command); alone != nil {
-		passed = alone.Holds()
+func (i *integration) passed(command, tree string) bool {
+	return i.Trunk.Passed(command, tree) || slices.ContainsFunc(i.stack, func(x stacked) bool {
+		e := x.Turn.Evidence
+		g := boulder.GateOf(e.Gates, command)
+		return e.Diff.Tree == tree && len(e.Ignored) == 0 && g != nil && g.Holds()
+	})
+}
+
+func (i *integration) passedBefore(k int, command string) bool {
+	if alone := boulder.GateOf(i.stack[k-1].Turn.Evidence.Gates, command); alone != nil {
+		return alone.Holds()
 	}
+	if k == 1 {
+		return i.Trunk.Passed(command, i.Trunk.Tree)
+	}
+	below := i.stack[k-2].tree
+	g, ran := i.ran[[2]string{below, command}]
+	return ran && g.Holds() || i.passed(command, below)
+}
+
+// flake lets a green gate be red once. It runs again on the same files at once only if it passed before: else red may be the
+// truth.
+func (i *integration) flake(g *boulder.Gate, passed bool) {
 	if passed {
 		g.FlakySuspected = true
 	} else {
@@ -199,10 +276,12 @@ func (i *integration) flake(g *boulder.Gate) {
 	i.w.seen[fmt.Sprintf("a flaky gate; it passed before: %v", passed)]++
 }
 
-// gatesFor returns the gates of the tree with a result: on a fast-forward, only the sub-task's own.
-func (w *world) gatesFor(t *boulder.SubTask, l *boulder.Trunk, earlier []boulder.SubTask) []string {
-	all := slices.Clone(t.Gates)
-	if t.From == l.Tip && len(t.Conflicts) == 0 {
+// gatesFor returns the gates of the tree with results: on a fast-forward, only the sub-task's own.
+func (w *world) gatesFor(stack []stacked, l *boulder.Trunk, earlier []boulder.SubTask) (all []string) {
+	for _, x := range slices.Backward(stack) {
+		all = append(all, x.SubTask.Gates...)
+	}
+	if len(stack) == 1 && stack[0].SubTask.From == l.Tip && len(stack[0].SubTask.Conflicts) == 0 {
 		return all
 	}
 	for i := range earlier {
@@ -211,32 +290,39 @@ func (w *world) gatesFor(t *boulder.SubTask, l *boulder.Trunk, earlier []boulder
 	return append(all, noMarkers)
 }
 
-func (i *integration) conflict(files []string, red []boulder.Gate) error {
-	c := boulder.Conflict{
-		AttemptRef: i.Trunk.Integrating.AttemptRef, Files: append([]string{}, files...), With: []string{}, Red: red, Tip: i.Trunk.Tip,
-	}
+// conflict returns why a result does not come onto tip. The caller holds mu.
+func (i *integration) conflict(x stacked, tip string, files []string, red []boulder.Gate) boulder.Conflict {
+	c := boulder.Conflict{AttemptRef: x.Turn.AttemptRef, Files: append([]string{}, files...), With: []string{}, Red: red, Tip: tip}
 	for _, t := range i.Earlier {
 		if t.Integrated != "" {
 			c.With = append(c.With, t.ID)
 		}
 	}
-	err := i.alive(func() error {
-		c.Tree = i.w.repo.commits[c.Tip].tree
-		i.w.seen[fmt.Sprintf("a conflict; in files: %v", len(files) > 0)]++
-		if len(red) > 0 && len(i.Turn.Evidence.Ignored) > 0 {
-			c.Ignored = i.Turn.Evidence.Ignored
-			i.w.seen["a gate that needs an ignored file"]++
-		}
-		return nil
-	})
+	c.Tree = i.w.repo.commits[c.Tip].tree
+	i.w.seen[fmt.Sprintf("a conflict; in files: %v", len(files) > 0)]++
+	if len(red) > 0 && len(x.Turn.Evidence.Ignored) > 0 {
+		c.Ignored = x.Turn.Evidence.Ignored
+		i.w.seen["a gate that needs an ignored file"]++
+	}
+	return c
+}
+
+// sendBack reports why a result does not come onto the tip.
+func (i *integration) sendBack(x stacked, tip string, files []string, red []boulder.Gate) error {
+	var c boulder.Conflict
+	err := i.alive(func() error { c = i.conflict(x, tip, files, red); return nil })
 	if err == nil {
 		err = i.report(c)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = i.prepare(i.gone, laneIntegrate, boulder.SlotClaim{
-		BoulderID: boulderID, Slot: i.SubTask.Slot, SubTaskID: i.SubTask.ID, Attempt: c.Attempt, Base: i.Trunk.Base, From: c.Tip,
+	return i.prepareBack(x, c)
+}
+
+func (i *integration) prepareBack(x stacked, c boulder.Conflict) error {
+	_, err := i.prepare(i.gone, laneIntegrate, boulder.SlotClaim{
+		BoulderID: boulderID, Slot: x.SubTask.Slot, SubTaskID: x.SubTask.ID, Attempt: c.Attempt, Base: i.Trunk.Base, From: c.Tip,
 	})
 	return err
 }
@@ -267,7 +353,8 @@ func (p isolated) Verify(ctx context.Context, what boulder.Verification, report 
 // checkIntegrates: the intent to integrate is stored first, and no other result is integrated meanwhile.
 func (w *world) checkIntegrates(what boulder.Integration) {
 	w.checkStopped(w.process)
-	if i := w.disk.Boulder.Trunk.Integrating; i == nil || *i != *what.Trunk.Integrating {
+	l := &w.disk.Boulder.Trunk
+	if i := l.Integrating; i == nil || *i != *what.Trunk.Integrating || !slices.Equal(l.Joined, what.Trunk.Joined) || len(what.Then) != len(l.Joined) {
 		w.violate("intent before effect", "%+v is integrated, and on disk is %+v", what.Trunk.Integrating, i)
 	}
 }
@@ -298,22 +385,39 @@ func (w *world) checkTrunk(e boulder.Event) {
 		}
 	case boulder.Integrated:
 		t := w.disk.SubTask(b.SubTaskID)
-		var earlier []boulder.SubTask
-		for _, t := range w.disk.Completed(len(w.disk.SubTasks)) {
-			earlier = append(earlier, *t)
-		}
-		for _, command := range w.gatesFor(t, l, earlier) {
-			if !green(command, r.trees[b.Tree]) {
-				w.violate("the tip is green", "%q is red on the tree of %v", command, b.AttemptRef)
-			}
-		}
+		w.batch = append(w.batch, stacked{Joined: boulder.Joined{SubTask: *t}})
 		if c := r.commits[b.Commit]; c.tree != b.Tree || b.Commit != l.Tip && c.parent != l.Tip {
 			w.violate("the line is straight", "%s follows %s", b.Commit, l.Tip)
 		}
+		if b.TestedWith != "" {
+			w.untested = b.TestedWith
+			return
+		}
+		if w.untested != "" && w.untested != b.SubTaskID {
+			w.violate("the tip is tested", "%s came with %s, and then came %v", w.batch[0].SubTask.ID, w.untested, b.AttemptRef)
+		}
+		w.checkGreen(b)
 		if t.From == l.Tip && len(t.Conflicts) == 0 {
 			w.seen["a fast-forward"]++
 		} else {
 			w.seen["a merge"]++
+		}
+		w.batch, w.untested = nil, ""
+	}
+}
+
+// checkGreen: the gates of all results on the tip are green on its tree, and each has been seen so.
+func (w *world) checkGreen(b boulder.Integrated) {
+	trunk := w.disk.Boulder.Trunk
+	trunk.Tip = trunk.Integrating.Tip
+	var earlier []boulder.SubTask
+	for _, t := range w.disk.Completed(len(w.disk.SubTasks)) {
+		earlier = append(earlier, *t)
+	}
+	for _, command := range w.gatesFor(w.batch, &trunk, earlier) {
+		ran := slices.ContainsFunc(b.Gates, func(g boulder.TreeGate) bool { return g.Command == command && g.Tree == b.Tree && g.Passed })
+		if !green(command, w.repo.trees[b.Tree]) || !ran {
+			w.violate("the tip is green", "%q is red on the tree of %v, or did not run", command, b.AttemptRef)
 		}
 	}
 }

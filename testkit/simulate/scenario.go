@@ -59,8 +59,9 @@ type scenario struct {
 	outages []outage       // of models
 	ledgers boulder.Models // of both ledgers
 
-	generation int  // of OpenCode
-	isolated   bool // in slots
+	generation int           // of OpenCode
+	isolated   bool          // in slots
+	gateTime   time.Duration // longest run of a gate on combined files, for which other results wait
 }
 
 var models = []string{"", "a/one", "a/two", "b/one"}
@@ -82,8 +83,13 @@ func newScenario(seed uint64) scenario {
 	sc.orders = pick(d, 0, 0, 0.3, 0.8)
 	sc.asks = pick(throw(seed, "asks"), 0, 0, 0.1, 0.4)
 	sc.limits.EvaluationsTotal = throw(seed, "total").from(2, 15)
+	sc.limits.Batch = throw(seed, "batch").from(1, 5)
+	sc.gateTime = pick(throw(seed, "gate time"), 10*time.Minute, 20*time.Hour)
 	sc.generation = pick(throw(seed, "generation"), 1, 2)
 	sc.isolated, sc.looks = throw(seed, "isolated").is(0.15), throw(seed, "looks").is(0.7)
+	if sc.isolated && sc.class != serial && throw(seed, "fan").is(0.5) {
+		sc.fanOut(throw(seed, "fan out"))
+	}
 	sc.plan = withQuestions(sc.plan, throw(seed, "plan questions"))
 	sc.atTerminal = sc.class == anything && throw(seed, "at a terminal").is(0.5)
 	sc.startsIn = pick(throw(seed, "start"), 0, 0, 0, 0, time.Hour+540_013)
@@ -105,6 +111,18 @@ func newScenario(seed uint64) scenario {
 		}
 	}
 	return sc
+}
+
+// fanOut has all sub-tasks at work at once, so that results wait for each other.
+func (sc *scenario) fanOut(d dice) {
+	sc.limits.Global, sc.limits.PerModel, sc.limits.Models, sc.limits.Providers = 20, 20, nil, nil
+	sc.limits.Batch, sc.gateTime = d.from(2, 6), 20*time.Hour
+	sc.plan.SubTasks = nil
+	for i := range d.from(4, 6) {
+		s := drawSpec(d, fmt.Sprintf("s%d", i+1), sc.class)
+		s.Writes, s.Gates = nil, []string{"check " + s.ID}
+		sc.plan.SubTasks = append(sc.plan.SubTasks, s)
+	}
 }
 
 func drawLimits(d dice, c class) orchestrator.Limits {

@@ -55,6 +55,7 @@ func (c *census) check(t *testing.T) {
 		"clock forward", "power cut",
 		"asked", "a question was left aside", "it went on around a question", "the user was needed for: other", "the user was needed for: merge", "a fast-forward", "a merge",
 		"a conflict; in files: true", "a conflict; in files: false", "a gate that needs an ignored file", "a flaky gate; it passed before: true", "a generated file made again", "half a slot",
+		"results tested together", "one of several was to blame", "a result was left out",
 		"a crash between the event and the tip", "the tip was moved", "the last judged turn",
 		"a default was taken", "the user was asked before the split", "a session at work was told of an answer to the plan", "answered twice", "order settle", "a waiting session got its answer", "a prompt runs again on OpenCode 1", "a prompt runs again on OpenCode 2",
 		"a model was out", "a model went out", "a ledger was out", "a switch; probe: false, ledgers: false, back: false", "a switch; probe: true, ledgers: false, back: true",

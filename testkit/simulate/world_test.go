@@ -48,6 +48,8 @@ type record struct {
 	subTasks   map[string]boulder.SubTaskStatus
 	aside      map[string]bool // questions that a session was told to leave aside
 	done       map[string]bool // completed sub-tasks
+	batch      []stacked       // results that came onto the tip since a tree was tested, and the sub-task of that tree
+	untested   string
 	replans    int
 	extensions int
 	slots      int                         // most that were in use or kept at once

@@ -236,9 +236,13 @@ var descriptions = byBody(
 			b.Reason+text.Prefixed("; ", report.GreenBefore(b.Baseline)))
 	}),
 	of(func(s *Entry, b boulder.Integrating) {
-		s.log("attempt %d: its result is being put onto the tip", b.Attempt)
+		s.log("attempt %d: its result is being put onto the tip%s", b.Attempt, text.If(b.Joins, ", together with others that wait"))
 	}),
 	of(func(s *Entry, b boulder.Integrated) {
+		if b.TestedWith != "" {
+			s.minor("integrated (tested together with %s)", b.TestedWith)
+			return
+		}
 		reused := 0
 		for _, g := range b.Gates {
 			if g.Reused {

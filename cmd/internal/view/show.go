@@ -129,7 +129,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 		o.Faint(fmt.Sprintf("(%s) %s", t.ID, Words(t.Status))))
 	o.Fields(1, "why", t.Reason, "replaces", replaces, "after", strings.Join(t.DependsOn, ", "), "model", boulder.WithEffort(t.Model, t.Effort),
 		"agent", t.Agent, "usage", text.If(t.Usage.Calls > 0, Usage(t.Usage)),
-		"works in", text.If(!t.Status.Terminal(), t.Dir), "integrated", text.Prefixed("as commit ", t.Integrated),
+		"works in", text.If(!t.Status.Terminal(), t.Dir), "integrated", text.Prefixed("as commit ", t.Integrated)+text.Prefixed(", tested together with ", t.TestedWith),
 		"stalls", text.If(t.Stalls > 0, fmt.Sprint(t.Stalls)), "last edit", edit)
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
 		if from := gatesFrom[gate]; from != "" {

@@ -61,13 +61,13 @@ func parallel(s *boulder.State, l Limits) bool {
 	return false
 }
 
-// Integrate means that the result of [boulder.Line.Integrating] should be added to the tip.
-type Integrate struct{ Open *boulder.Open }
+// Integrate means that the results of [boulder.State.Batch] should be put onto the tip.
+type Integrate struct{}
 
 // maxConflicts bounds the turns in which the session of a result resolves conflicts. Then a fresh session gets one.
 const maxConflicts = 2
 
-// integrate adds one complete result at a time to the tip, in the order in which they were finished, then of the plan.
+// integrate puts the complete results that wait onto the tip, together, once nothing else is put there.
 func (c *computing) integrate(o *boulder.Open) Action {
 	switch now := c.s.Boulder.Trunk.Integrating; {
 	case o.SubTask.Work == "":
@@ -75,24 +75,81 @@ func (c *computing) integrate(o *boulder.Open) Action {
 	case o.Turn.Conflict != nil:
 		return apply(c.afterConflict(o))
 	case now != nil && now.AttemptRef == o.Attempt.AttemptRef:
-		return Integrate{o}
-	case now != nil || c.nextToIntegrate() != o:
+		return Integrate{}
+	case now != nil:
 		return nil
 	}
+	batch := c.batch()
+	if depart := c.departure(batch); c.now.Before(depart) {
+		return Wake{At: depart}
+	}
+	if !slices.Contains(batch, o) {
+		return nil
+	}
+	joins := c.departing
+	c.departing = true
 	return apply(boulder.Integrating{
-		AttemptRef: o.Attempt.AttemptRef, Tip: c.s.Boulder.Trunk.Tip, Result: o.SubTask.Work, At: o.Turn.EndedAt,
+		AttemptRef: o.Attempt.AttemptRef, Tip: c.s.Boulder.Trunk.Tip, Result: o.SubTask.Work, At: o.Turn.EndedAt, Joins: joins,
 	})
 }
 
-func (c *computing) nextToIntegrate() (first *boulder.Open) {
+// batch returns the results that are to be tested together next: those that waited longest, then in the order of the plan.
+func (c *computing) batch() (batch []*boulder.Open) {
 	for _, o := range c.s.Live() {
-		ready := o.Attempt.Status == boulder.AttemptMonitoring && o.Turn.Verdict != nil && o.Turn.Verdict.Completed &&
-			o.Turn.Conflict == nil && o.SubTask.Work != "" && o.SubTask.Integrated == "" && !c.awaitsUser(o) && unrunnable(o) == nil
-		if ready && (first == nil || cmp.Or(o.Turn.EndedAt.Compare(first.Turn.EndedAt), o.SubTask.Position-first.SubTask.Position) < 0) {
-			first = o
+		if c.ready(o) {
+			batch = append(batch, o)
 		}
 	}
-	return first
+	slices.SortStableFunc(batch, func(a, b *boulder.Open) int {
+		return cmp.Or(a.Turn.EndedAt.Compare(b.Turn.EndedAt), a.SubTask.Position-b.SubTask.Position)
+	})
+	return batch[:min(len(batch), max(c.l.Batch, 1))]
+}
+
+// ready reports whether the result of a live attempt waits to be put onto the tip.
+func (c *computing) ready(o *boulder.Open) bool {
+	t := o.SubTask
+	return o.Attempt.Status == boulder.AttemptMonitoring && o.Turn.Verdict != nil && o.Turn.Verdict.Completed &&
+		o.Turn.Conflict == nil && t.Work != "" && t.Integrated == "" && !c.awaitsUser(o) && unrunnable(o) == nil
+}
+
+// departure returns until when a batch waits for results that may be complete soon, for a small part of the time that its
+// gates take. It does not wait if they do not run, nor alone.
+func (c *computing) departure(batch []*boulder.Open) time.Time {
+	if len(batch) == 0 || len(batch) >= c.l.Batch || len(batch) == 1 && c.gatesHold(batch[0]) {
+		return time.Time{}
+	}
+	coming := slices.ContainsFunc(c.s.Live(), func(o *boulder.Open) bool {
+		return !slices.Contains(batch, o) && o.SubTask.Integrated == "" && o.Turn != nil && o.Turn.Conflict == nil && !c.now.Before(o.Attempt.NotBefore)
+	})
+	if !coming {
+		return time.Time{}
+	}
+	var longest time.Duration
+	first := batch[0].Turn.JudgedAt
+	for _, o := range batch {
+		var took time.Duration
+		for _, g := range o.Turn.Evidence.Gates {
+			took += g.Duration
+		}
+		longest = max(longest, took)
+		if o.Turn.JudgedAt.Before(first) {
+			first = o.Turn.JudgedAt
+		}
+	}
+	return first.Add(min(longest/waitShare, maxBatchWait))
+}
+
+// A batch waits for a fifth of the time of its gates: that much longer lasts a result to which no other comes, and twice
+// as long as its gates the one that has just missed a batch.
+const (
+	waitShare    = 5
+	maxBatchWait = 30 * time.Second
+)
+
+// gatesHold reports whether a result follows the tip, with the gates that ran in its slot.
+func (c *computing) gatesHold(o *boulder.Open) bool {
+	return o.SubTask.From == c.s.Boulder.Trunk.Tip && len(o.SubTask.Conflicts)+len(o.Turn.Evidence.Ignored) == 0
 }
 
 // afterConflict has a conflict resolved by the session of the result, then by a fresh one, then by the user. It also

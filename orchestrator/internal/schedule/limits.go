@@ -54,6 +54,10 @@ type Limits struct {
 	// IdleTurns is how many turns in a row without a tool call bring a warning; one more is stuck. Defaults to 3.
 	IdleTurns int `json:"idle_turns"`
 
+	// Batch is how many complete results of an isolated run are put onto the tip, and tested, together; 0 and 1: each by
+	// itself. Defaults to 16.
+	Batch int `json:"batch"`
+
 	// Cooldowns is how many rate limits or overloads in a row of its model an attempt survives. Defaults to 10.
 	Cooldowns int `json:"cooldowns"`
 	// CoolBase is the first cool-down if the provider names no time; it doubles up to CoolMax. Defaults to 5 s.
@@ -84,7 +88,7 @@ func DefaultLimits() Limits {
 			{"*gpt-4o*", 3}, {"*claude*sonnet*", 5}, {"*haiku*", 10}, {"*grok*", 10},
 		},
 		PerModel: 5, Attempts: 3, Evaluations: 5, EvaluationsTotal: 15, Troubles: 3, Backoff: 500 * time.Millisecond,
-		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, Extensions: 1, LookTime: 12 * time.Minute, LookFindings: 10, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute,
+		Stalls: 2, NeedsUser: 2, Stuck: 2, Replans: 2, Extensions: 1, LookTime: 12 * time.Minute, LookFindings: 10, IdleTurns: 3, Batch: 16, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute,
 		WaitForModel: 10 * time.Minute, ResetMax: 24 * time.Hour, Warn: 0.8,
 	}
 }
@@ -116,6 +120,7 @@ func (l Limits) Validate() error {
 	least("extensions", l.Extensions, 0)
 	least("look_findings", l.LookFindings, 1)
 	least("idle_turns", l.IdleTurns, 1)
+	least("batch", l.Batch, 0)
 	least("cooldowns", l.Cooldowns, 0)
 	for name, d := range map[string]time.Duration{
 		"backoff": l.Backoff, "cool_base": l.CoolBase, "cool_max": l.CoolMax, "reset_max": l.ResetMax,

@@ -80,6 +80,8 @@ type computing struct {
 
 	replan   *boulder.Replanning // in progress, or begun by this call
 	skipping bool                // this call skips the rest of the plan
+
+	departing bool // this call begins to integrate results
 }
 
 func newComputing(s *boulder.State, l Limits, now time.Time) *computing {

@@ -28,6 +28,8 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 			fmt.Sprintf("%s.\nIt was to work in %s. Nothing was reverted, and these changes are no part of its result: move them "+
 				"into the slot, undo or keep them. Then answer, and it continues.",
 				strings.Join(o.Turn.Evidence.Escaped, ", "), c.slotOf(o.SubTask))))
+	case v.Completed && o.SubTask.Integrated != "" && c.s.FirstOnTip() != o:
+		return nil // in the order of the trunk
 	case v.Completed && o.SubTask.Integrated != "":
 		return apply(complete(o))
 	case v.Completed && c.s.Boulder.Loop != nil && o.SubTask.DoneNeeds(boulder.DoneTodos) && len(o.Turn.Evidence.Blocked()) > 0:
