@@ -177,7 +177,7 @@ func (w *killWorld) checkUsers() {
 func (w *killWorld) checkLanded() {
 	w.t.Helper()
 	w.gone("after landing", w.processes("\x00"+orphan.Variable+"="))
-	wantFile(w.t, w.dir, "list.txt", "first\njoin\nleft\nmiddle\nright\ntail\n")
+	wantFile(w.t, w.dir, "list.txt", "first\njoin\nleft\nright\ntail\n")
 	wantFile(w.t, w.dir, "untracked.txt", "the user's")
 	refs := exec.Command("git", "for-each-ref", "--format=%(refname)")
 	refs.Dir = w.dir
