@@ -72,16 +72,7 @@ func (w *world) jobs(name, head string, all ...job) (path string, err error) {
 }
 
 // measureIsolation compares runs in slots with runs in place and in a `git worktree`, on one warm server.
-func measureIsolation(ctx context.Context, w *world) ([]comparison, error) {
-	return w.isolation(ctx, isolation.firstPrompts, isolation.planted)
-}
-
-// measureTrain compares parallel work in slots, whose results are tested together, with work in place.
-func measureTrain(ctx context.Context, w *world) ([]comparison, error) {
-	return w.isolation(ctx, isolation.fanOuts)
-}
-
-func (w *world) isolation(ctx context.Context, measures ...func(isolation, context.Context) ([]comparison, error)) (all []comparison, err error) {
+func measureIsolation(ctx context.Context, w *world) (all []comparison, err error) {
 	dir, err := w.project(ctx, "isolation", 40)
 	if err != nil {
 		return nil, err
@@ -91,8 +82,9 @@ func (w *world) isolation(ctx context.Context, measures ...func(isolation, conte
 		return nil, err
 	}
 	defer w.leave(warm)
-	for _, measure := range measures {
-		lines, err := measure(isolation{w, warm.URL}, ctx)
+	m := isolation{w, warm.URL}
+	for _, measure := range []func(context.Context) ([]comparison, error){m.firstPrompts, m.fanOuts, m.planted} {
+		lines, err := measure(ctx)
 		if all = append(all, lines...); err != nil {
 			return all, err
 		}
@@ -219,9 +211,10 @@ func (m isolation) fanOuts(ctx context.Context) (all []comparison, err error) {
 		if err != nil {
 			return all, err
 		}
+		limits := map[int][2]float64{2: {1.4, 0}, 10: {2.2, 0.6}}[gate]
 		all = append(all,
-			comparison{name, side{"run --isolate", results[0]}, side{"in place, at once", results[1]}, seconds, 0},
-			comparison{name, side{"run --isolate", results[0]}, side{"in place, one by one", results[2]}, seconds, 0})
+			comparison{name, side{"run --isolate", results[0]}, side{"in place, at once", results[1]}, seconds, limits[0]},
+			comparison{name, side{"run --isolate", results[0]}, side{"in place, one by one", results[2]}, seconds, limits[1]})
 	}
 	return all, nil
 }

@@ -74,7 +74,6 @@ func suites() []suite {
 		{"growth", measureGrowth},
 		{"blockers", measureBlockers},
 		{"isolation", measureIsolation},
-		{"train", measureTrain},
 		{"pages", measurePages},
 		{"langgraph", measureLangGraph},
 	}
