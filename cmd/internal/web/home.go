@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -94,9 +95,7 @@ func (s *Site) standing(ctx context.Context, now time.Time) (st standing, err er
 // rows shows the first of the items as a list.
 func (s *Site) rows(items []view.ListItem, most int, now time.Time, more map[string]any) template.HTML {
 	data := map[string]any{"Items": items[:min(len(items), most)], "More": max(0, len(items)-most), "Now": now}
-	for name, value := range more {
-		data[name] = value
-	}
+	maps.Copy(data, more)
 	return s.html("items", data)
 }
 
