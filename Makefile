@@ -99,6 +99,12 @@ bench: tools build ## speed and memory, as ratios (minutes)
 night: tools build ## eight simulated hours of an unattended run: providers that run out and lie, a question, a crash (seven minutes)
 	bench/night.sh
 
+EVENING ?= /tmp/manager-evening
+
+.PHONY: evening
+evening: tools build ## an evening of a new user in tmux and Chromium, each screen in EVENING (/tmp/manager-evening)
+	$(GO) run ./bench/evening $(EVENING)
+
 .PHONY: bench-temporal
 bench-temporal: temporal-devserver ## boulders on Temporal: overhead, histories, growth to 1,000, recovery (minutes)
 	cd temporal && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench

@@ -113,6 +113,8 @@ func (p *approver) show(ctx context.Context, plan *boulder.Plan) {
 	p.was = nil
 	switch {
 	case p.json || p.quiet:
+	case was == nil && p.file && p.list == "" && !p.interactive() && plan.Seal != nil && !plan.Edited():
+		p.note("The plan is as `manager plan` showed it: %s.", text.Plural(len(plan.SubTasks), "sub-task"))
 	case was == nil:
 		p.preview(ctx, p.on(p.Stderr), plan, p.done, p.most)
 	case boulder.ComparePlans(was, plan).Empty():

@@ -25,20 +25,22 @@ const demoTask = "Add a greeting and a farewell to the greeter, each in a file o
 	" and a command that uses both. Show in EXAMPLE.md what it prints."
 
 func (a *app) newDemoCmd() *cobra.Command {
-	var keep bool
+	var remove bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a demo offline, with a scripted model",
 		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
 sessions, real tools, real files, real gates. Each sub-task works in a copy of its own; results are integrated, tested
-together, and then landed. What the request asks for and nobody did is added. Only the model is scripted, so no key and no network is needed.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), keep) },
+together, and then landed. What the request asks for and nobody did is added. Only the model is scripted, so no key and no network is needed. The repository stays, to look around in; the end says where.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), remove) },
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sample repository")
+	cmd.Flags().BoolVar(&remove, "rm", false, "remove the sample repository in the end")
+	cmd.Flags().Bool("keep", true, "keep it, as without --rm")
+	_ = cmd.Flags().MarkHidden("keep") // there is one
 	return cmd
 }
 
-func (a *app) runDemo(ctx context.Context, keep bool) error {
+func (a *app) runDemo(ctx context.Context, remove bool) (err error) {
 	data, _ := demoFiles.ReadFile("demo/script.yaml") // embedded
 	script, err := scriptmodel.ParseScript(data)
 	if err != nil {
@@ -53,10 +55,15 @@ func (a *app) runDemo(ctx context.Context, keep bool) error {
 	if err != nil {
 		return err
 	}
-	if !keep {
-		defer func() { _ = os.RemoveAll(root) }() // what remains is in the system's temporary directory
-	}
 	d := &demo{app: a, project: filepath.Join(root, "greeter")}
+	defer func() {
+		if remove {
+			err = errors.Join(err, os.RemoveAll(root))
+			return
+		}
+		fmt.Fprintf(a.Stdout, "\nThe repository stays: cd %s\nLook around: manager show --why command, manager report, manager ui, git diff."+
+			" Remove it: rm -r %s\n", d.project, root)
+	}()
 	home := filepath.Join(root, "home")
 	files, _ := fs.Sub(demoFiles, "demo/project")
 	if err := os.CopyFS(d.project, files); err != nil {
@@ -83,6 +90,7 @@ the sessions, the files that the agent writes, the gates that manager runs.
 		// Resolves a conflict, as both sub-tasks edit the same place of README.md; then the check of the request finds
 		// that EXAMPLE.md is missing.
 		{exitOK, []string{"resume"}},
+		{exitOK, []string{"diff", "farewell"}},
 		{exitOK, []string{"land", "--files"}}, // changes the repository for the first time
 		{exitOK, []string{"report"}},
 	} {
@@ -95,9 +103,6 @@ the sessions, the files that the agent writes, the gates that manager runs.
 		if err := d.shell(ctx, command); err != nil {
 			return err
 		}
-	}
-	if keep {
-		fmt.Fprintf(a.Stdout, "\nThe repository is kept: %s\n", d.project)
 	}
 	return nil
 }
