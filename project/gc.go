@@ -144,7 +144,7 @@ func (p *Project) leftOf(ctx context.Context, id string, b *boulder.Snapshot, re
 		all = append(all, slots)
 	}
 	if b.Boulder.Unlanded() && len(refs) > 0 {
-		commits.Stays = fmt.Sprintf("its results have not landed: manager land %s, or with --drop", id)
+		commits.Stays = fmt.Sprintf("its results have not landed: manager land %s, or with --drop", boulder.ShortID(id))
 		all = append(all, commits)
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project/internal/control"
@@ -25,8 +26,8 @@ import (
 // Uninstall is what an uninstall removes from a project, and what it leaves.
 type Uninstall struct {
 	Left       []Left
-	Unfinished []string // ids of boulders that are not over
-	Unlanded   []string // ids of boulders whose results have not landed
+	Unfinished []string // short ids of boulders that are not over
+	Unlanded   []string // short ids of boulders whose results have not landed
 	Warn       error    // why OpenCode was not asked for its sessions
 }
 
@@ -47,9 +48,9 @@ func (p *Project) Uninstall(ctx context.Context) (*Uninstall, error) {
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		switch b := &known[id].Boulder; {
 		case !b.Status.Terminal():
-			u.Unfinished = append(u.Unfinished, id)
+			u.Unfinished = append(u.Unfinished, boulder.ShortID(id))
 		case b.Unlanded():
-			u.Unlanded = append(u.Unlanded, id)
+			u.Unlanded = append(u.Unlanded, boulder.ShortID(id))
 		}
 	}
 	if u.Left, u.Warn = p.leftSessions(ctx, known, true); u.Warn != nil {

@@ -87,7 +87,7 @@ func (a *app) runUninstall(ctx context.Context, dry, drop bool) error {
 		return a.show(view.NewGC("uninstall", true, u.Left))
 	}
 	if lost := len(u.Unfinished) + len(u.Unlanded); lost > 0 && !drop {
-		return usagef("nothing was removed: %s. Take the results with `manager land ID`, end the rest with `manager cancel -b ID`,"+
+		return usagef("nothing was removed: %s. Take the results with `manager land BOULDER`, end the rest with `manager cancel BOULDER`,"+
 			" or remove them too, with --drop", strings.TrimPrefix(
 			text.Prefixed("; not over: ", strings.Join(u.Unfinished, ", "))+text.Prefixed("; not landed: ", strings.Join(u.Unlanded, ", ")), "; "))
 	}

@@ -2,8 +2,8 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
@@ -37,13 +37,14 @@ func (g *GC) Print(o page.Out) {
 			goes++
 		}
 	}
+	size := text.If(g.Bytes > 0, ": "+text.Bytes(g.Bytes))
 	switch {
 	case goes == 0:
 		o.Say("There is nothing to remove.")
 	case g.DryRun:
-		o.Say(fmt.Sprintf("Would be removed: %s.", text.Bytes(g.Bytes)))
+		o.Say("Would be removed" + size + ".")
 	default:
-		o.Say(fmt.Sprintf("Removed: %s.", text.Bytes(g.Bytes)))
+		o.Say("Removed" + size + ".")
 	}
 	for _, l := range g.Found {
 		if l.Stays != "" {
@@ -63,6 +64,6 @@ func leftover(l project.Left) string {
 	case "sessions":
 		what = text.Plural(l.Count, "OpenCode session")
 	}
-	said := what + " " + cmp.Or(l.Path, "of boulder "+l.BoulderID)
+	said := what + " " + cmp.Or(l.Path, "of boulder "+boulder.ShortID(l.BoulderID))
 	return text.OneLine(said) + text.If(l.Bytes > 0, ", "+text.Bytes(l.Bytes))
 }
