@@ -82,13 +82,15 @@ type Config struct {
 	Host          *opencode.Host
 	Project       string // absolute directory
 	Workspace     Workspace
-	BlockersFiles []string         // relative to Project; writing them is no escape from a slot
-	Slots         Slots            // nil: isolated boulders cannot run
-	Rules         *enforcer.Rules  // defaults to [enforcer.DefaultRules]
-	GateTimeout   time.Duration    // of one gate; defaults to [DefaultGateTimeout]
-	Env           []string         // of gates; defaults to os.Environ()
-	Asks          Asks             // policy for permissions; defaults to [AsksReject]
-	Diverter      session.Diverter // records what agents ask the user; where it is off or nil, Asks applies
+	BlockersFiles []string // relative to Project; writing them is no escape from a slot
+	Slots         Slots    // nil: isolated boulders cannot run
+	// Lacking returns what to add to the configuration for slots to get missing ignored files; empty, or nil: it is not known.
+	Lacking     func(missing []string) string
+	Rules       *enforcer.Rules  // defaults to [enforcer.DefaultRules]
+	GateTimeout time.Duration    // of one gate; defaults to [DefaultGateTimeout]
+	Env         []string         // of gates; defaults to os.Environ()
+	Asks        Asks             // policy for permissions; defaults to [AsksReject]
+	Diverter    session.Diverter // records what agents ask the user; where it is off or nil, Asks applies
 	// Price returns what a call of a model (provider/model) cost, if OpenCode has no price for it. It may be called
 	// concurrently. Nil: no prices are known.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)

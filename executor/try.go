@@ -125,10 +125,15 @@ func (t *trial) outcome() (boulder.Isolated, error) {
 	files := strings.Join(t.missing[:min(len(t.missing), namedMissing)], ", ") +
 		text.Prefixed(" and ", text.Some(len(t.missing)-namedMissing, "more"))
 	only := text.Prefixed("; ignored files that only the project has: ", files)
+	add := ""
+	if t.cfg.Lacking != nil {
+		add = t.cfg.Lacking(t.missing)
+	}
 	switch {
 	case t.failed != "" && !auto:
-		return boulder.Isolated{}, fmt.Errorf("%w: %s%s\nHave them copied (slots.copy in the configuration, or .worktreeinclude) or made (slots.setup), or run it"+
-			" with --in-place; see docs/isolation.md", boulder.ErrSlots, t.failed, text.Prefixed("\nIgnored files that only the project has: ", files))
+		return boulder.Isolated{}, fmt.Errorf("%w: %s%s%s\nHave them copied (slots.copy in the configuration, or .worktreeinclude) or made (slots.setup), or run it"+
+			" with --in-place; see docs/isolation.md", boulder.ErrSlots, t.failed, text.Prefixed("\nIgnored files that only the project has: ", files),
+			text.Prefixed("\nWhat may bring them, in the configuration: ", add))
 	case t.failed == "" && !auto:
 		return boulder.Isolated{Reason: tried + "; red ones were not compared with the project: " + t.notCompared + only, Gates: t.gates, Baseline: t.inSlot}, nil
 	case t.failed == "" && files == "":
@@ -136,9 +141,12 @@ func (t *trial) outcome() (boulder.Isolated, error) {
 	}
 	reason := cmp.Or(t.failed, text.Prefixed("gates are red in a slot, which is not compared with the project: ", t.notCompared),
 		"no gate tells whether a slot has what they need")
+	apart := cmp.Or(add, "slots.copy and slots.setup in the configuration, which bring what copies lack,")
+	if t.failed == "" { // else --isolate refuses, too
+		apart += ", a gate that shows it, or --isolate"
+	}
 	return boulder.Isolated{
-		InPlace: true, Reason: reason + only +
-			" (they share your files: a gate, slots.copy in the configuration or --isolate keeps them apart)", Gates: t.gates, Baseline: t.inPlace,
+		InPlace: true, Reason: reason + only + "; they share your files, and are kept apart by " + apart, Gates: t.gates, Baseline: t.inPlace,
 	}, nil
 }
 

@@ -31,7 +31,14 @@ func (r *run) startTry() {
 		}
 	}
 	r.launchGates(tryWork, func(ctx context.Context, report func(boulder.Body) error) error {
-		return r.o.cfg.Runner.(Trier).Try(ctx, what, report)
+		return r.o.cfg.Runner.(Trier).Try(ctx, what, func(body boulder.Body) error {
+			if b, ok := body.(boulder.Isolated); ok && b.InPlace && r.req.AskInPlace != nil {
+				if err := r.req.AskInPlace(ctx, b.Reason); err != nil {
+					return err
+				}
+			}
+			return report(body)
+		})
 	}, func(err error) error { return err })
 }
 
@@ -69,6 +76,9 @@ func (r *run) startIntegrate() {
 		return fmt.Errorf("integrate %q: %w", what.SubTask.ID, err)
 	})
 }
+
+// Parallel reports whether two unfinished sub-tasks of a boulder can be at work at once.
+func Parallel(s *boulder.State, l Limits) bool { return schedule.Parallel(s, l) }
 
 // toVerify reports whether gates have to rerun before the boulder ends.
 func (r *run) toVerify(a schedule.Finish) bool {

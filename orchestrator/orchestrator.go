@@ -181,6 +181,9 @@ type Request struct {
 	// Approve is shown a plan that the Planner made. If nil, the plan is adopted with its gates as GatesApproved says, or,
 	// with AskPlan, the run ends with [ErrWaiting].
 	Approve Approve `json:"-"`
+	// AskInPlace asks the user whether sub-tasks that could be at work at once may share the project's files, since slots lack
+	// something. An error ends the run; a resume asks again. If nil, they do.
+	AskInPlace func(ctx context.Context, reason string) error `json:"-"`
 	// GatesAsHints keeps the gates of a given Plan from running: agents are told of them. Otherwise who hands a plan over has
 	// approved them.
 	GatesAsHints bool

@@ -199,7 +199,7 @@ func (p *Project) looks() executor.Config {
 	return executor.Config{
 		Host: p.host, Project: p.dir, Workspace: p.work(), Rules: &p.cfg.Rules, Price: p.price,
 		Attach: func(ctx context.Context, address string) (*opencode.Client, error) { return p.attach(ctx, address, 0) },
-		Redact: p.secrets, Logger: p.log,
+		Redact: p.secrets, Logger: p.log, Lacking: p.slotsLine,
 	}
 }
 

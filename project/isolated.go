@@ -95,9 +95,9 @@ func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
 	case err != nil:
 		return err
 	case req.InPlace != "" && req.Isolation == boulder.IsolationAlways:
-		p.warn("the sub-tasks work in place, without slots: %s", req.InPlace)
+		p.warn("the sub-tasks work in your files, not in copies: %s", req.InPlace)
 	case req.InPlace != "" && p.NoDiffs() == "": // else the note about missing diffs gives the same reason
-		p.note("The sub-tasks work in place: %s.", req.InPlace)
+		p.note("The sub-tasks work in your files, not in copies: %s.", req.InPlace)
 	}
 	if req.InPlace != "" {
 		return nil

@@ -99,12 +99,22 @@ func (p *Project) Land(ctx context.Context, ref string, how Land) (l Landing, er
 	return l, err
 }
 
+// InFiles returns an error if the results of a boulder are in the user's files already, since it worked there.
+func InFiles(b *boulder.Snapshot) error {
+	head := &b.Boulder
+	if head.Isolated() {
+		return nil
+	}
+	return usagef("boulder %s worked in your files: what it did is in them already, and there is nothing to land%s", boulder.ShortID(head.ID),
+		text.Prefixed(" (it worked there because ", text.If(head.Trunk.InPlace != "", head.Trunk.InPlace+")")))
+}
+
 // landable returns an error if the results of a boulder cannot land. What a crash left of a landing is removed.
 func (p *Project) landable(ctx context.Context, b *boulder.Snapshot, how Land) error {
 	head := &b.Boulder
 	switch line := head.Trunk; {
 	case !head.Isolated():
-		return usagef("boulder %s worked in place%s: there is nothing to land", boulder.ShortID(head.ID), text.Prefixed(", because ", head.Trunk.InPlace))
+		return InFiles(b)
 	case !head.Status.Terminal():
 		return usagef("boulder %s is %s, and only what is over can land: wait for its end (`manager wait %[1]s`), continue it if nothing runs it (`manager resume %[1]s`),"+
 			" or end it with `manager cancel -b %[1]s`", boulder.ShortID(head.ID), head.Status)

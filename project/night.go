@@ -128,19 +128,9 @@ func (p *Project) isolation(plan *boulder.Plan) boulder.Isolation {
 
 // trialOf returns the trial of the gates of a plan, which an isolated run would begin with.
 func (p *Project) trialOf(plan *boulder.Plan) (what boulder.Trial, err error) {
-	done, now := p.Criteria(nil), time.Now()
-	rev := boulder.PlanRevision{Number: 1, Plan: plan.Clone(), Hash: plan.Hash(), Origin: plan.Origin(), AdoptedAt: now}
-	s := boulder.NewState()
-	for _, body := range []boulder.Body{
-		boulder.Created{Boulder: boulder.Boulder{ID: trialID, Task: plan.Task, Project: p.dir, Settings: boulder.Settings{
-			Gates: p.cfg.Gates, NoWorse: p.cfg.NoWorse, DoneWhen: done.Words, Checks: done.Checks,
-		}}},
-		boulder.Planned{Revision: 1, Origin: rev.Origin, Plan: rev},
-		boulder.Decomposed{Revision: 1, Origin: rev.Origin, Plan: rev, GatesApproved: true},
-	} {
-		if _, err := s.Apply(boulder.Event{Time: now, BoulderID: trialID, Body: body}); err != nil {
-			return what, err
-		}
+	s, err := p.begun(plan, true)
+	if err != nil {
+		return what, err
 	}
 	what = boulder.Trial{BoulderID: trialID, Isolation: p.isolation(plan), Gates: p.cfg.IntegrationGates}
 	if what.Isolation != boulder.IsolationAlways {
@@ -153,6 +143,25 @@ func (p *Project) trialOf(plan *boulder.Plan) (what boulder.Trial, err error) {
 		what.SubTasks = append(what.SubTasks, *t)
 	}
 	return what, nil
+}
+
+// begun returns a boulder with a plan, before anything is done. gates says whether the plan's gates may run.
+func (p *Project) begun(plan *boulder.Plan, gates bool) (*boulder.State, error) {
+	done, now := p.Criteria(nil), time.Now()
+	rev := boulder.PlanRevision{Number: 1, Plan: plan.Clone(), Hash: plan.Hash(), Origin: plan.Origin(), AdoptedAt: now}
+	s := boulder.NewState()
+	for _, body := range []boulder.Body{
+		boulder.Created{Boulder: boulder.Boulder{ID: trialID, Task: plan.Task, Project: p.dir, Settings: boulder.Settings{
+			Gates: p.cfg.Gates, NoWorse: p.cfg.NoWorse, DoneWhen: done.Words, Checks: done.Checks,
+		}}},
+		boulder.Planned{Revision: 1, Origin: rev.Origin, Plan: rev},
+		boulder.Decomposed{Revision: 1, Origin: rev.Origin, Plan: rev, GatesApproved: gates},
+	} {
+		if _, err := s.Apply(boulder.Event{Time: now, BoulderID: trialID, Body: body}); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // trialID stands for a boulder in names of a slot and of refs, which are gone after the trial.

@@ -67,6 +67,9 @@ func (s *Slots) ignored(ctx context.Context) (names []string, why string, err er
 	}
 	size, files, most := int64(0), 0, errors.New("too much")
 	for _, name := range records(out) {
+		if strings.HasPrefix(name, p.prefix+stateDir+"/") { // the exclusion misses directories, if git tracks a file beside them
+			continue
+		}
 		err := filepath.WalkDir(filepath.Join(p.root, filepath.FromSlash(name)), func(_ string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil || ctx.Err() != nil:

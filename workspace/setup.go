@@ -41,22 +41,16 @@ func (s *Slot) setUp(ctx context.Context, done string) (string, error) {
 	if with == nil {
 		return done, nil
 	}
-	patterns := slices.Clone(with.Copy)
-	if patterns == nil {
-		data, err := os.ReadFile(filepath.Join(s.slots.project.root, includeFile))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
-		patterns = strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")
+	patterns, err := s.slots.Patterns()
+	if err != nil {
+		return "", err
 	}
-	patterns = slices.DeleteFunc(patterns, func(p string) bool { return strings.TrimSpace(p) == "" || p[0] == '#' })
 	watched := ""
 	if len(with.When) > 0 {
 		args := []string{"ls-files", "-z", "--stage", "--"}
 		for _, pattern := range with.When {
 			args = append(args, ":(glob)"+pattern)
 		}
-		var err error
 		if watched, err = s.git.output(ctx, args...); err != nil {
 			return "", err
 		}
@@ -84,22 +78,47 @@ func (s *Slot) setUp(ctx context.Context, done string) (string, error) {
 	return now, nil
 }
 
-// copyIgnored copies ignored files of the project that match a pattern.
-func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
-	if len(patterns) == 0 {
-		return nil
+// Patterns returns those of the ignored files to copy.
+func (s *Slots) Patterns() (patterns []string, err error) {
+	if s.SetUp != nil {
+		patterns = slices.Clone(s.SetUp.Copy)
 	}
-	p := s.slots.project
+	if patterns == nil {
+		data, err := os.ReadFile(filepath.Join(s.project.root, includeFile))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		patterns = strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")
+	}
+	return slices.DeleteFunc(patterns, func(p string) bool { return strings.TrimSpace(p) == "" || p[0] == '#' }), nil
+}
+
+// matching lists the ignored files of the work tree that match a pattern.
+func (s *Slots) matching(ctx context.Context, patterns []string) ([]string, error) {
+	if len(patterns) == 0 {
+		return nil, nil
+	}
+	p := s.project
 	args := []string{"ls-files", "-z", "--others", "--ignored"}
 	for _, pattern := range patterns {
 		args = append(args, "--exclude="+pattern)
 	}
 	matching, err := p.top().output(ctx, append(args, "--", ".", ":(exclude,literal)"+p.prefix+stateDir)...)
 	if err != nil || matching == "" {
-		return err
+		return nil, err
 	}
 	ignored, err := p.top().feed(ctx, matching, "check-ignore", "-z", "--stdin")
-	if err != nil && exitCode(err) != 1 {
+	if exitCode(err) == 1 { // none is ignored
+		err = nil
+	}
+	return records(ignored), err
+}
+
+// copyIgnored copies ignored files of the project that match a pattern.
+func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
+	p := s.slots.project
+	ignored, err := s.slots.matching(ctx, patterns)
+	if err != nil || len(ignored) == 0 {
 		return err
 	}
 	from, err := os.OpenRoot(p.root)
@@ -112,7 +131,7 @@ func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
 		return err
 	}
 	defer to.Close()
-	for _, name := range records(ignored) {
+	for _, name := range ignored {
 		if err := copyFile(from, to, name); err != nil {
 			return fmt.Errorf("copy %s: %w", name, err)
 		}
@@ -153,11 +172,37 @@ func copyFile(from, to *os.Root, name string) (err error) {
 	return errors.Join(err, out.Close(), to.Chtimes(name, info.ModTime(), info.ModTime()))
 }
 
+// Lacking returns the project's ignored files, and directories of nothing else, that are not copied into slots.
+func (s *Slots) Lacking(ctx context.Context) (lacking []string, err error) {
+	all, err := s.ignoredHere(ctx)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	patterns, err := s.Patterns()
+	if err != nil {
+		return nil, err
+	}
+	copied, err := s.matching(ctx, patterns)
+	return slices.DeleteFunc(all, func(name string) bool {
+		return slices.ContainsFunc(copied, func(path string) bool {
+			return path == s.project.prefix+name || strings.HasSuffix(name, "/") && strings.HasPrefix(path, s.project.prefix+name)
+		})
+	}), err
+}
+
+// ignoredHere lists the ignored files in the project's directory, and directories of nothing else, with a slash.
+func (s *Slots) ignoredHere(ctx context.Context) ([]string, error) {
+	out, err := s.project.git.output(ctx, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory",
+		"--", ".", ":(exclude)"+stateDir)
+	return slices.DeleteFunc(records(out), func(name string) bool { // the exclusion misses directories, if git tracks a file beside them
+		return strings.HasPrefix(name, stateDir+"/")
+	}), err
+}
+
 // Missing returns the project's ignored files, and directories of nothing else, that the slot lacks.
 func (s *Slot) Missing(ctx context.Context) (missing []string, err error) {
-	out, err := s.slots.project.git.output(ctx, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory",
-		"--", ".", ":(exclude)"+stateDir)
-	for _, name := range records(out) {
+	all, err := s.slots.ignoredHere(ctx)
+	for _, name := range all {
 		if _, lookErr := os.Lstat(filepath.Join(s.Dir(), name)); errors.Is(lookErr, fs.ErrNotExist) {
 			missing = append(missing, name)
 		}

@@ -68,6 +68,8 @@ type Report struct {
 	SubTasks []SubTask  `json:"sub_tasks"`         // in plan order, without superseded ones
 	Files    []string   `json:"files"`             // that sub-tasks changed, relative to the project, sorted
 	Results  *Results   `json:"results,omitempty"` // of an isolated boulder; absent if there are none
+	// InPlace says why the sub-tasks worked in the user's files and not in copies; empty: they did not, or were to work there.
+	InPlace string `json:"in_place,omitempty"`
 
 	written string          // Answer, if a model wrote it
 	zone    *time.Location  // of the times that people read: that of Input.Now
@@ -234,7 +236,7 @@ func New(in Input) *Report {
 	slices.Sort(r.Files)
 	r.Files = slices.Compact(r.Files)
 	r.Blockers = Blockers(b, in.SubTasks, in.Now)
-	r.Results = resultsOf(&in)
+	r.Results, r.InPlace = resultsOf(&in), b.Trunk.InPlace
 	r.Decided = decisions(&in)
 	r.Next = r.next()
 	return r

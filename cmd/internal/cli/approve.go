@@ -28,14 +28,14 @@ type approver struct {
 	was  *boulder.Plan    // the plan that the user wanted revised; nil: none, or it was shown what became of it
 	done project.Criteria // of sub-tasks that name none
 	most *boulder.Budget  // of the run; nil: none
-	uses boulder.Settings // model, effort and agent of a stored boulder
+	uses boulder.Settings // model, effort and agent of a stored boulder, and the isolation that was asked for
 }
 
 // setApproval sets the callbacks of a request to p. askReplans asks about replans, too.
 func (p *approver) setApproval(req *project.Request, askReplans bool) {
 	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
 	if p.interactive() {
-		req.Ask = p.ask
+		req.Ask, req.AskInPlace = p.ask, p.askInPlace
 	}
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 		p.project.WarnOfPlan(plan)
@@ -70,7 +70,7 @@ func (p *approver) approve(
 			return a, err
 		default:
 			plan = shown
-			p.show(ctx, plan)
+			p.show(ctx, plan, gates || p.edit || p.interactive())
 		}
 		answer = "yes"
 		if p.interactive() {
@@ -108,7 +108,7 @@ func (p *approver) tellUnused(plan *boulder.Plan) {
 }
 
 // show previews a plan, or what a revision changed in it.
-func (p *approver) show(ctx context.Context, plan *boulder.Plan) {
+func (p *approver) show(ctx context.Context, plan *boulder.Plan, gates bool) {
 	was := p.was
 	p.was = nil
 	switch {
@@ -116,7 +116,7 @@ func (p *approver) show(ctx context.Context, plan *boulder.Plan) {
 	case was == nil && p.file && p.list == "" && !p.interactive() && plan.Seal != nil && !plan.Edited():
 		p.note("The plan is as `manager plan` showed it: %s.", text.Plural(len(plan.SubTasks), "sub-task"))
 	case was == nil:
-		p.preview(ctx, p.on(p.Stderr), plan, p.done, p.most)
+		p.preview(ctx, p.on(p.Stderr), plan, p.done, p.most, p.uses.Isolation, gates)
 	case boulder.ComparePlans(was, plan).Empty():
 		p.note("The plan is as it was.")
 	default:
@@ -197,6 +197,21 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 		}
 	}
 	return err == nil, err
+}
+
+// askInPlace asks whether sub-tasks may share the user's files, since copies do not do.
+func (p *approver) askInPlace(ctx context.Context, reason string) error {
+	if p.view != nil {
+		defer p.view.Pause()()
+	}
+	o := p.on(p.Stderr)
+	o.Say()
+	o.Field(0, "no copies", reason)
+	_, err := p.choose(ctx, "Have the sub-tasks work side by side in your own files?", "yes", "no")
+	if errors.Is(err, orchestrator.ErrDeclined) {
+		err = fmt.Errorf("%w: no sub-task has begun: add to the configuration what copies lack, and resume", orchestrator.ErrWaiting)
+	}
+	return err
 }
 
 // ask asks the user what the planner asks, one by one. At the end of input the rest stays undecided.

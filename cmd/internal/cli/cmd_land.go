@@ -53,8 +53,6 @@ the branch exists · 4 written with conflicts, which are yours to resolve.`,
 				how.How = boulder.LandedBranch
 			case how.DryRun:
 				how.How = boulder.LandedFiles
-			case !a.interactive():
-				return usagef("say where to: --files (into your files), --branch NAME, --pr or --drop; --dry-run shows what would happen")
 			}
 			return a.runLand(cmd.Context(), cmp.Or(args...), how)
 		},
@@ -84,8 +82,14 @@ func (a *app) runLand(ctx context.Context, ref string, how project.Land) error {
 	var err error
 	if how.How == "" {
 		b, readErr := a.project.Snapshot(ctx, ref) // before anything is asked
-		if readErr != nil {
+		if readErr == nil {
+			readErr = project.InFiles(&b)
+		}
+		switch {
+		case readErr != nil:
 			return readErr
+		case !a.interactive():
+			return usagef("say where to: --files (into your files), --branch NAME, --pr or --drop; --dry-run shows what would happen")
 		}
 		landed, how, err = a.landAsked(ctx, &b)
 	} else {

@@ -384,7 +384,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 		shown.From = list
 		return a.printJSON(shown)
 	}
-	a.preview(ctx, a.on(a.Stdout), plan, a.project.Criteria(nil), a.project.Budget(nil))
+	a.preview(ctx, a.on(a.Stdout), plan, a.project.Criteria(nil), a.project.Budget(nil), "", true)
 	run := "manager run"
 	if path != a.project.PlanPath() {
 		run += " " + path
@@ -444,9 +444,12 @@ func (a *app) runRevise(ctx context.Context, comment, output string, args []stri
 
 // preview shows a plan, its completion criteria and the expected cost.
 func (a *app) preview(
-	ctx context.Context, o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget,
+	ctx context.Context, o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget, where boulder.Isolation, gates bool,
 ) {
 	view.Plan(o, plan, taskledger.KnownCommands(a.project.Dir()))
+	if where, err := a.project.Where(ctx, plan, where, gates); err == nil { // else the run says what is wrong
+		view.Where(o, where)
+	}
 	view.Decided(o, plan, done.Words, done.Checks)
 	review, _ := a.project.Config().Reviews()
 	view.Expected(o, plan, a.project.Config().Limits, budget, review, a.project.Earlier(ctx))

@@ -94,7 +94,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		}
 	}
 	done := a.project.Criteria(o.doneWhen)
-	ask := &approver{app: a, edit: o.edit, done: done, most: a.project.Budget(a.budget.run)}
+	ask := &approver{app: a, edit: o.edit, done: done, most: a.project.Budget(a.budget.run), uses: boulder.Settings{Isolation: o.isolation}}
 	ask.setApproval(&req, a.approveReplans)
 	return a.run(ctx, &req, func(*project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
@@ -596,7 +596,7 @@ func (a *app) approverOf(d boulder.Snapshot, req project.Request) *approver {
 	return &approver{
 		app: a, most: cmp.Or(req.Budget, d.Boulder.Budget),
 		done: project.Criteria{Words: d.Boulder.DoneWhen, Checks: d.Boulder.Checks},
-		uses: boulder.Settings{Model: cmp.Or(a.opts.Model, d.Boulder.Model), Effort: d.Boulder.Effort, Agent: d.Boulder.Agent},
+		uses: boulder.Settings{Model: cmp.Or(a.opts.Model, d.Boulder.Model), Effort: d.Boulder.Effort, Agent: d.Boulder.Agent, Isolation: d.Boulder.Isolation},
 	}
 }
 

@@ -103,7 +103,7 @@ func (n *night) before(ctx context.Context) (detail, do string, err error) {
 		}
 	}
 	if b.InPlace != "" {
-		lines = append(lines, "the sub-tasks would work in place: "+b.InPlace)
+		lines = append(lines, "the sub-tasks would work in your files, side by side: "+b.InPlace)
 	}
 	tried := fmt.Sprintf("%d of %s green at the base", green, text.Are(len(b.Gates), "gate"))
 	return strings.Join(append([]string{tried + text.Prefixed(", as tried for boulder ", b.TriedFor)}, lines...), "\n"), do, nil

@@ -232,7 +232,7 @@ var descriptions = byBody(
 		}
 	}),
 	of(func(s *Entry, b boulder.Isolated) {
-		s.say(page.Found, "the sub-tasks work in %s: %s", map[bool]string{true: "place", false: "slots"}[b.InPlace],
+		s.say(page.Found, "the sub-tasks work in %s: %s", map[bool]string{true: "your files", false: "copies"}[b.InPlace],
 			b.Reason+text.Prefixed("; ", report.GreenBefore(b.Baseline)))
 	}),
 	of(func(s *Entry, b boulder.Integrating) {

@@ -133,6 +133,18 @@ func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	o.Field(0, "order", order)
 }
 
+// Where prints where the sub-tasks of a plan are going to work, and why.
+func Where(o page.Out, w project.Where) {
+	const names = 10
+	lacks := strings.Join(w.Lacks[:min(len(w.Lacks), names)], ", ") + text.Prefixed(" and ", text.Some(len(w.Lacks)-names, "more"))
+	in := "in your files"
+	if w.Copies {
+		in = "in copies"
+	}
+	o.Field(0, "where", text.JoinedBy("; ", text.JoinedBy(", ", in, w.Why), text.Prefixed("copies lack ", lacks),
+		text.Prefixed("to bring that, add to the configuration: ", w.Add)))
+}
+
 // Questions prints what the planner asked, and the answers that count.
 func Questions(o page.Out, plan *boulder.Plan) {
 	for _, q := range plan.Facts.Questions {

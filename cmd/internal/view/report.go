@@ -105,6 +105,9 @@ func printHead(o page.Out, r *report.Report) {
 		text.If(r.Replans > 0, ", "+text.Plural(r.Replans, "replan")), text.Prefixed("; the budget is ", Budget(r.Budget)))
 	stamp := func(t time.Time) string { return t.In(r.Zone()).Format(stampLayout) }
 	o.Item(1, "started ", stamp(r.CreatedAt), ", as of ", stamp(r.UpdatedAt))
+	if r.InPlace != "" {
+		o.Item(1, "the sub-tasks worked in your files: ", o.Plain(r.InPlace))
+	}
 	if s := r.Results; s != nil {
 		where := "have not landed, tree " + s.Tree
 		if s.Landed != nil {

@@ -143,7 +143,10 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		label = numbered(s.Position) + " "
 	}
 	var below []string
+	whole := false // not cut
 	switch b := e.Body.(type) {
+	case boulder.Isolated:
+		whole = true
 	case boulder.Created:
 		shown, line = noPicture, fmt.Sprintf("boulder %s: %s", boulder.ShortID(e.BoulderID), text.Clip(b.Boulder.Task, 100))
 	case boulder.SubTaskStart:
@@ -174,11 +177,18 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		return nil
 	case !v.drawn:
 		for _, line := range append([]string{line}, below...) {
-			lines = append(lines, v.lineStart(e)+label+text.Clip(line, 400))
+			if !whole {
+				line = text.Clip(line, 400)
+			}
+			lines = append(lines, v.lineStart(e)+label+line)
 		}
 		return lines
 	case done != "":
 		lines = []string{done}
+	case whole:
+		for line := range strings.SplitSeq(text.Wrap(told.sign.String()+" "+line, t.width-1), "\n") {
+			lines = append(lines, t.Yellow(line))
+		}
 	case s == nil:
 		lines = []string{t.Yellow(text.Clip(told.sign.String()+" "+line, t.width-1))}
 	default:

@@ -19,14 +19,14 @@ type Try struct{}
 
 // isolate returns what precedes the first attempt of a boulder that may work in slots.
 func (c *computing) isolate() Action {
-	if c.s.Boulder.Isolation == boulder.IsolationAuto && !parallel(c.s, c.l) {
+	if c.s.Boulder.Isolation == boulder.IsolationAuto && !Parallel(c.s, c.l) {
 		return apply(boulder.Isolated{InPlace: true, Reason: "no two sub-tasks can be at work at once", Gates: []boulder.TreeGate{}})
 	}
 	return Try{}
 }
 
-// parallel reports whether two unfinished sub-tasks can be at work at once.
-func parallel(s *boulder.State, l Limits) bool {
+// Parallel reports whether two unfinished sub-tasks can be at work at once.
+func Parallel(s *boulder.State, l Limits) bool {
 	var open []*boulder.SubTask
 	var nodes []dag.Node
 	places := map[string]int{}

@@ -1,0 +1,43 @@
+package detect
+
+import (
+	"reflect"
+	"testing"
+	"testing/fstest"
+)
+
+func TestForSlots(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files, ignored []string
+		want           Slots
+	}{
+		"nothing": {},
+		"npm": {[]string{"package.json", "package-lock.json"}, []string{"node_modules/", ".env", "dist/", "npm-debug.log"}, Slots{
+			[]string{".env"}, []string{"npm ci"}, []string{"package-lock.json"},
+		}},
+		"npm without a lock file": {[]string{"package.json"}, []string{"node_modules/"}, Slots{
+			nil, []string{"npm install --no-package-lock"}, []string{"package.json"},
+		}},
+		"a workspace": {[]string{"pnpm-lock.yaml", "package.json", "a/package.json"}, []string{"a/node_modules/", "node_modules/", "a/.env.local"}, Slots{
+			[]string{"a/.env.local"}, []string{"pnpm install --frozen-lockfile"}, []string{"pnpm-lock.yaml"},
+		}},
+		"two packages": {[]string{"web/yarn.lock", "my api/uv.lock"}, []string{"web/node_modules/", "my api/.venv/"}, Slots{
+			nil, []string{"cd web && yarn install --frozen-lockfile", "cd 'my api' && uv sync --frozen"}, []string{"web/yarn.lock", "my api/uv.lock"},
+		}},
+		"pip":             {[]string{"requirements.txt"}, []string{".venv/", "__pycache__/"}, Slots{nil, []string{installs[9].run}, []string{"requirements.txt"}}},
+		"cargo":           {[]string{"Cargo.toml", "Cargo.lock"}, []string{"target/"}, Slots{}},
+		"bundler":         {[]string{"Gemfile.lock"}, []string{"vendor/bundle/"}, Slots{nil, []string{installs[11].run}, []string{"Gemfile.lock"}}},
+		"all of vendor":   {[]string{"Gemfile.lock"}, []string{"vendor/"}, Slots{nil, []string{installs[11].run}, []string{"Gemfile.lock"}}},
+		"Go":              {[]string{"go.mod", "go.sum"}, []string{"vendor/"}, Slots{nil, []string{"go mod vendor"}, []string{"go.sum"}}},
+		"made by nothing": {[]string{"README.md"}, []string{"node_modules/", ".venv/", "vendor/", "data/"}, Slots{}},
+	} {
+		project := fstest.MapFS{}
+		for _, file := range test.files {
+			project[file] = &fstest.MapFile{Data: []byte("x")}
+		}
+		if got := ForSlots(project, test.ignored); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
