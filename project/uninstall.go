@@ -100,7 +100,7 @@ func (p *Project) idle(ctx context.Context) error {
 // written are the entries of the state directory that manager writes itself.
 var written = []string{
 	".gitignore", store.FileName, control.SocketName, blockers.FileName, watch.FileName, "watch.sock", "serve.log", "night.json",
-	orphan.DirName, "slots", "slots.json", "runs", "config.schema.json",
+	orphan.DirName, "slots", "slots.json", "runs", "config.schema.json", "plan.schema.json",
 }
 
 // addState adds the state directory, and what in it and of it is the user's.
