@@ -51,7 +51,7 @@ func (p *Project) lookUpModels(ctx context.Context, plan *boulder.Plan, s boulde
 	if err != nil {
 		return "", err
 	}
-	effort := cmp.Or(s.Effort, p.effort())
+	effort := cmp.Or(s.Effort, p.Effort())
 	if effort != "" {
 		if err := providers.CheckEffort(effort); err != nil {
 			return "", usagef("--effort: %w", err)
@@ -180,8 +180,8 @@ func efforts(c opencode.Catalogue, model string) string {
 	return model + " does not have: it has none"
 }
 
-// effort returns the effort of models of sub-tasks that are named without one, or "".
-func (p *Project) effort() string { return cmp.Or(p.opts.Effort, p.cfg.Effort) }
+// Effort returns the effort of models of sub-tasks that are named without one, or "".
+func (p *Project) Effort() string { return cmp.Or(p.opts.Effort, p.cfg.Effort) }
 
 // agent returns the agent of sub-tasks that name none; empty lets OpenCode choose.
 func (p *Project) agent() string { return cmp.Or(p.opts.Agent, p.cfg.Agent) }

@@ -159,7 +159,7 @@ func (p *Project) Complete(ctx context.Context, req *Request) error {
 		req.Model, req.GatesApproved = cmp.Or(req.Model, p.opts.Model, p.cfg.Model), p.cfg.AllowModelGates
 	}
 	if req.Fork == nil {
-		req.Effort = cmp.Or(req.Effort, p.effort())
+		req.Effort = cmp.Or(req.Effort, p.Effort())
 	}
 	req.Describe = p.cfg.Models.Describe
 	req.Agent, req.Fallback = cmp.Or(req.Agent, p.agent()), cmp.Or(req.Fallback, p.cfg.Models.Fallback)

@@ -73,9 +73,12 @@ func (p *approver) approve(
 			p.show(ctx, plan, gates || p.edit || p.interactive())
 		}
 		answer = "yes"
-		if p.interactive() {
-			if answer, err = p.choose(ctx, "Run this plan?", "yes", "edit", "revise", "no"); err != nil {
+		for asks := p.interactive(); asks; asks = answer == "details" {
+			if answer, err = p.choose(ctx, "Run this plan?", "yes", "details", "edit", "revise", "no"); err != nil {
 				return a, err
+			}
+			if answer == "details" {
+				p.preview(ctx, p.on(p.Stderr), plan, true, p.done, p.most, p.used(), true)
 			}
 		}
 		agreed = answer == "yes"
@@ -89,6 +92,16 @@ func (p *approver) approve(
 	p.tellUnused(plan)
 	model, err := p.project.CheckNeeds(ctx, plan, p.uses, p.done) // the plan may have been edited
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
+}
+
+// used returns the settings of the run, with the model of sub-tasks that name none.
+func (p *approver) used() boulder.Settings {
+	s := p.uses
+	if s.Model == "" {
+		s.Model, _ = p.project.Model() // what is wrong with it is said by CheckNeeds
+	}
+	s.Effort = cmp.Or(s.Effort, p.project.Effort())
+	return s
 }
 
 // tellUnused says that --model or --effort is for no sub-task of a plan: each has its own, or the plan does.
@@ -116,7 +129,7 @@ func (p *approver) show(ctx context.Context, plan *boulder.Plan, gates bool) {
 	case was == nil && p.file && p.list == "" && !p.interactive() && plan.Seal != nil && !plan.Edited():
 		p.note("The plan is as `manager plan` showed it: %s.", text.Plural(len(plan.SubTasks), "sub-task"))
 	case was == nil:
-		p.preview(ctx, p.on(p.Stderr), plan, p.done, p.most, p.uses.Isolation, gates)
+		p.preview(ctx, p.on(p.Stderr), plan, !p.interactive(), p.done, p.most, p.used(), gates)
 	case boulder.ComparePlans(was, plan).Empty():
 		p.note("The plan is as it was.")
 	default:

@@ -384,7 +384,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 		shown.From = list
 		return a.printJSON(shown)
 	}
-	a.preview(ctx, a.on(a.Stdout), plan, a.project.Criteria(nil), a.project.Budget(nil), "", true)
+	a.preview(ctx, a.on(a.Stdout), plan, true, a.project.Criteria(nil), a.project.Budget(nil), boulder.Settings{}, true)
 	run := "manager run"
 	if path != a.project.PlanPath() {
 		run += " " + path
@@ -442,15 +442,26 @@ func (a *app) runRevise(ctx context.Context, comment, output string, args []stri
 	return nil
 }
 
-// preview shows a plan, its completion criteria and the expected cost.
+// preview shows a plan, and what a run does and costs: all of it, or what has to be known before it is agreed to. uses are the
+// settings of the run; gates says whether the plan's gates run.
 func (a *app) preview(
-	ctx context.Context, o page.Out, plan *boulder.Plan, done project.Criteria, budget *boulder.Budget, where boulder.Isolation, gates bool,
+	ctx context.Context, o page.Out, plan *boulder.Plan, all bool, done project.Criteria, budget *boulder.Budget, uses boulder.Settings,
+	gates bool,
 ) {
-	view.Plan(o, plan, taskledger.KnownCommands(a.project.Dir()))
-	if where, err := a.project.Where(ctx, plan, where, gates); err == nil { // else the run says what is wrong
+	known := taskledger.KnownCommands(a.project.Dir())
+	if all {
+		view.Plan(o, plan, known)
+	} else {
+		view.Summary(o, plan, uses, known)
+	}
+	if where, err := a.project.Where(ctx, plan, uses.Isolation, gates); err == nil { // else the run says what is wrong
 		view.Where(o, where)
 	}
-	view.Decided(o, plan, done.Words, done.Checks)
+	if all {
+		view.Decided(o, plan, done.Words, done.Checks)
+	} else {
+		view.Ungated(o, plan, done.Words, done.Checks)
+	}
 	review, _ := a.project.Config().Reviews()
 	view.Expected(o, plan, a.project.Config().Limits, budget, review, a.project.Earlier(ctx))
 }

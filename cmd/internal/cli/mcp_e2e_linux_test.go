@@ -133,7 +133,7 @@ func TestHandOverFromOpenCode(t *testing.T) {
 	if err := user.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p.shows("Run this plan? [yes / edit / revise / no]")
+	p.shows("Run this plan? [yes / details / edit / revise / no]")
 	if _, err := p.master.WriteString("yes\n"); err != nil {
 		t.Fatal(err)
 	}

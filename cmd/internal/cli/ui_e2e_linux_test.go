@@ -167,7 +167,7 @@ func TestApproveOnThePage(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		p.shows("Run this plan? [yes / edit / revise / no]")
+		p.shows("Run this plan? [yes / details / edit / revise / no]")
 		return p, cmd
 	}
 	p, cmd := ask()

@@ -106,14 +106,24 @@ func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	default:
 		o.Field(1, "reason", plan.Reason)
 	}
-	var nodes []dag.Node
 	for i, s := range plan.SubTasks {
 		printSpec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s, known)
-		nodes = append(nodes, dag.Node{ID: s.ID, DependsOn: s.DependsOn})
 	}
 	Request(o, plan)
+	if order := order(plan); order != "" {
+		o.Say()
+		o.Field(0, "order", order)
+	}
+}
+
+// order says which sub-tasks of a plan run after which, by their numbers; empty if there is one alone.
+func order(plan *boulder.Plan) string {
+	var nodes []dag.Node
+	for _, s := range plan.SubTasks {
+		nodes = append(nodes, dag.Node{ID: s.ID, DependsOn: s.DependsOn})
+	}
 	if len(nodes) < 2 {
-		return
+		return ""
 	}
 	widest := 0
 	var steps []string
@@ -129,8 +139,62 @@ func Plan(o page.Out, plan *boulder.Plan, known []string) {
 	if len(nodes) > 20 {
 		order = fmt.Sprintf("%d sub-tasks in %s, at most %d side by side", len(nodes), text.Plural(len(steps), "step"), widest)
 	}
-	o.Say()
-	o.Field(0, "order", order)
+	return order
+}
+
+// Summary prints what has to be known of a plan before it is agreed to: its sub-tasks, their order and models, what of the
+// request nobody does, and the commands that then run. uses is for sub-tasks that name none; known is as for [Plan].
+func Summary(o page.Out, plan *boulder.Plan, uses boulder.Settings, known []string) {
+	o.Say(o.Bold(text.Clip(text.OneLine(plan.Task), o.Lines())))
+	models, gates := forWhich{}, forWhich{}
+	for i, s := range plan.SubTasks {
+		o.Item(1, o.Bold(fmt.Sprintf("%d.", i+1)), " ", o.Plain(s.Subject), " ", o.Faint("("+s.ID+")"))
+		models.add(ModelName(s.ModelsIn(plan, uses.Model, uses.Effort).String()), i+1)
+		for _, gate := range slices.Concat(s.Gates, s.NoWorse) {
+			gates.add(gate+text.If(!slices.Contains(known, gate), " (new)"), i+1)
+		}
+	}
+	for _, gate := range plan.IntegrationGates {
+		gates.add(gate+text.If(!slices.Contains(known, gate), " (new)"), 0)
+	}
+	o.Field(0, "order", order(plan))
+	o.Field(0, "model", models.of(len(plan.SubTasks)))
+	o.Field(0, "gates", gates.of(len(plan.SubTasks)))
+	Questions(o, plan)
+	for _, row := range plan.Request {
+		if row.Owner == "" && row.Deferred == "" && row.Kind == boulder.Asks {
+			o.Field(0, "nobody does", row.Text)
+		}
+	}
+}
+
+// forWhich are texts, in the order of their first use, with the numbers of the sub-tasks that they are for; 0: all together.
+type forWhich struct {
+	texts []string
+	by    map[string][]string
+}
+
+func (n *forWhich) add(s string, number int) {
+	if n.by == nil {
+		n.by = map[string][]string{}
+	}
+	if n.by[s] == nil {
+		n.texts = append(n.texts, s)
+	}
+	n.by[s] = append(n.by[s], fmt.Sprint(number))
+}
+
+// of joins the texts. Those that are for all of so many sub-tasks have no numbers.
+func (n *forWhich) of(all int) string {
+	var parts []string
+	for _, s := range n.texts {
+		numbers := n.by[s]
+		if len(numbers) < all && numbers[0] != "0" {
+			s += " (for " + strings.Join(numbers, ", ") + ")"
+		}
+		parts = append(parts, s)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Where prints where the sub-tasks of a plan are going to work, and why.
@@ -206,6 +270,15 @@ func Decided(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks
 		}
 	}
 	o.Field(0, "decided by", strings.Join(on, ", ")+text.Prefixed("; no command is known for ", strings.Join(off, " and ")))
+	Ungated(o, plan, words, checks)
+}
+
+// Ungated names the sub-tasks without a gate. run and checks are as for [Decided].
+func Ungated(o page.Out, plan *boulder.Plan, run []string, checks boulder.Checks) {
+	words := run
+	if len(plan.DoneWhen) > 0 {
+		words = plan.DoneWhen
+	}
 	var ungated []string
 	for _, s := range plan.SubTasks {
 		if len(s.Gates)+len(s.NoWorse) == 0 {
