@@ -331,11 +331,11 @@ func (s *Slots) replaced(ctx context.Context, tree, other string, paths []string
 			there.WriteString(e.mode + " " + e.object + "\t" + name + "\x00")
 		}
 	}
-	dir, err := os.MkdirTemp(filepath.Join(s.project.git.dir, stateDir), "land-")
+	dir, err := os.MkdirTemp("", indexPrefix)
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // gc removes what remains
 	g := s.project.top()
 	g.index = filepath.Join(dir, "index")
 	if _, err := g.output(ctx, "read-tree", tree); err != nil {

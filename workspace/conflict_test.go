@@ -199,7 +199,7 @@ func TestMergeOfNothing(t *testing.T) {
 // was. An edit of what had no markers refuses the undo.
 func TestUndoKeepsEdits(t *testing.T) {
 	t.Parallel()
-	make := func() (clash, workspace.Merged) {
+	written := func() (clash, workspace.Merged) {
 		c := newClash(t, func(in repo) { in.write("a.txt", "1\n2\ntheirs\n4\n5\n6\n7\n8\n"); in.write("b.txt", "landed\n") },
 			func(in repo) { in.write("a.txt", "1\n2\nmine\n4\n5\n6\n7\n8\n") })
 		m, err := c.merge()
@@ -210,7 +210,7 @@ func TestUndoKeepsEdits(t *testing.T) {
 	undo := func(c clash, m workspace.Merged) (workspace.Merged, error) {
 		return c.slots.UndoMerge(t.Context(), "b", m.Written, []string{"a.txt"}, false)
 	}
-	c, m := make()
+	c, m := written()
 	c.write("a.txt", c.read("a.txt")+"mine, too\n")
 	_, err := undo(c, m)
 	must(t, err)
@@ -218,7 +218,7 @@ func TestUndoKeepsEdits(t *testing.T) {
 		t.Errorf("after an edit elsewhere: %q", got)
 	}
 
-	c, m = make()
+	c, m = written()
 	c.write("a.txt", "1\n2\nresolved\n4\n5\n6\n7\n8\n")
 	undone, err := undo(c, m)
 	must(t, err)
@@ -232,7 +232,7 @@ func TestUndoKeepsEdits(t *testing.T) {
 		t.Errorf("the ref of what is kept is at %s", got)
 	}
 
-	c, m = make()
+	c, m = written()
 	c.write("b.txt", "mine\n")
 	before := c.files()
 	if _, err = undo(c, m); !errors.Is(err, workspace.ErrConflict) || !strings.Contains(err.Error(), "b.txt; nothing was written") {

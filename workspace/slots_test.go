@@ -212,11 +212,11 @@ func TestBrokenSlots(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, "a.txt", "a\n", "sub/b.txt", "b\n")
 	before := l.userState()
-	_, in := l.prepare(2, "x", 1, l.base)
+	l.prepare(2, "x", 1, l.base)
 	state := filepath.Join(l.slots.Dirs()[0], "b")
 	must(t, os.MkdirAll(filepath.Join(state, "1", ".git"), 0o700))
 	must(t, os.WriteFile(filepath.Join(state, "1", "a.txt"), []byte("half"), 0o600))
-	_, in = l.prepare(1, "x", 1, l.base)
+	_, in := l.prepare(1, "x", 1, l.base)
 	if got := in.read("a.txt") + in.read("sub/b.txt"); got != "a\nb\n" {
 		t.Errorf("the slot has %q", got)
 	}

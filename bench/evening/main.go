@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
@@ -51,7 +52,7 @@ func run() error {
 	tools := filepath.Join(repository, "tools", "node_modules", ".bin")
 	env := scriptmodel.OpenCodeEnv(os.Environ(), filepath.Join(root, "home"), model.URL())
 	cmd := exec.Command(filepath.Join(repository, "bench", "evening", "evening.sh"), repository, root, screens)
-	cmd.Env = append(env, "PATH="+filepath.Join(repository, "bin")+":"+tools+":"+os.Getenv("PATH"),
+	cmd.Env = append(slices.Clip(env), "PATH="+filepath.Join(repository, "bin")+":"+tools+":"+os.Getenv("PATH"),
 		"MANAGER_OPENCODE="+filepath.Join(tools, "opencode"), "CLONE_HOME="+os.Getenv("HOME"), "MANAGER_EVENING_CACHE="+os.Getenv("GOCACHE"))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()

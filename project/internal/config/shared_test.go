@@ -71,7 +71,7 @@ func TestUntrusted(t *testing.T) {
 	if _, err := Load(false, File{Path: path, Trusted: func([]byte) bool { return true }}); err != nil {
 		t.Errorf("another program's: %v", err)
 	}
-	if err := os.WriteFile(path, []byte("gates: [x]\nmodle: a/b\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("gates: [x]\nmodels_of: a/b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load(false, File{Path: path, Trusted: func([]byte) bool { return false }}); err == nil || !strings.Contains(err.Error(), "manager.yaml:2") {
