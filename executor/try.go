@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -21,6 +20,7 @@ type trial struct {
 	inSlot  []boulder.Gate // the baseline of work in slots
 	inPlace []boulder.Gate // the baseline of work in place
 	missing []string       // ignored files that the slot lacks, before gates make some
+	red     *boulder.Gate  // a gate that is red in the slot, and green in the project; nil: there is none
 	failed  string         // why slots do not do; empty: they do
 	// A copy of the project to compare with, made for the first red gate.
 	like        place
@@ -33,24 +33,55 @@ type trial struct {
 func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boulder.Body) error) error {
 	t := &trial{Executor: e, Trial: what, gates: []boulder.TreeGate{}}
 	defer t.end()
-	claim := boulder.SlotClaim{BoulderID: what.BoulderID, Slot: 1, Base: what.Base, From: what.Base}
+	if err := t.all(ctx); err != nil {
+		return err
+	}
+	outcome, err := t.outcome()
+	if err == nil && outcome.InPlace {
+		err = e.cfg.Slots.Free(ctx, what.BoulderID, what.Base, true, func(string) bool { return true })
+	}
+	if err != nil {
+		return err
+	}
+	return e.reporting(report)(outcome)
+}
+
+// WhyNotSlots tries the gates of an isolated boulder as Try does, and says why slots do not do, with the end of the output of
+// the gate that shows it; empty: they do.
+func (e *Executor) WhyNotSlots(ctx context.Context, what boulder.Trial) (why string, err error) {
+	what.Isolation = boulder.IsolationAuto
+	t := &trial{Executor: e, Trial: what}
+	defer t.end()
+	if err := t.all(ctx); err != nil {
+		return "", err
+	}
+	why = t.whyNot()
+	if t.red != nil {
+		why += ":\n" + t.red.Output
+	}
+	return why, nil
+}
+
+// all tries the gates, until slots are known not to do.
+func (t *trial) all(ctx context.Context) error {
+	claim := boulder.SlotClaim{BoulderID: t.BoulderID, Slot: 1, Base: t.Base, From: t.Base}
 	var err error
-	if t.at, err = e.slot(ctx, claim); err != nil {
+	if t.at, err = t.slot(ctx, claim); err != nil {
 		return err
 	}
 	if t.missing, err = t.at.slot.Missing(ctx); err != nil {
 		return err
 	}
-	tree, err := e.cfg.Slots.Tree(ctx, what.Base)
+	tree, err := t.cfg.Slots.Tree(ctx, t.Base)
 	if err != nil {
 		return err
 	}
-	for i := range what.SubTasks {
-		if id := what.SubTasks[i].ID; what.Isolation == boulder.IsolationAuto && boulder.ReservedID(id) {
+	for i := range t.SubTasks {
+		if id := t.SubTasks[i].ID; t.Isolation == boulder.IsolationAuto && boulder.ReservedID(id) {
 			t.failed = fmt.Sprintf("no sub-task in a slot can be called %q", id)
 		}
 	}
-	for _, line := range what.Commands() {
+	for _, line := range t.Commands() {
 		if t.failed != "" {
 			break
 		}
@@ -66,14 +97,7 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 			return err
 		}
 	}
-	outcome, err := t.outcome()
-	if err == nil && outcome.InPlace {
-		err = e.cfg.Slots.Free(ctx, what.BoulderID, what.Base, true, func(string) bool { return true })
-	}
-	if err != nil {
-		return err
-	}
-	return e.reporting(report)(outcome)
+	return nil
 }
 
 func (t *trial) run(ctx context.Context, at place, line string) (boulder.Gate, error) {
@@ -108,6 +132,7 @@ func (t *trial) compare(ctx context.Context, claim boulder.SlotClaim, red boulde
 	}
 	t.inPlace = append(t.inPlace, there)
 	if there.Green() {
+		t.red = &red
 		t.failed = fmt.Sprintf("the gate `%s` is red in a slot (%s), and green in the project", red.Command, red.End()) +
 			text.If(t.Isolation != boulder.IsolationAuto, ":\n"+red.Output)
 	}
@@ -122,8 +147,7 @@ func (t *trial) outcome() (boulder.Isolated, error) {
 	if t.failed == "" && t.notCompared == "" && !unsure {
 		return boulder.Isolated{Reason: tried, Gates: t.gates, Baseline: t.inSlot}, nil
 	}
-	files := strings.Join(t.missing[:min(len(t.missing), namedMissing)], ", ") +
-		text.Prefixed(" and ", text.Some(len(t.missing)-namedMissing, "more"))
+	files := text.First(namedMissing, t.missing)
 	only := text.Prefixed("; ignored files that only the project has: ", files)
 	add := ""
 	if t.cfg.Lacking != nil {
@@ -139,8 +163,7 @@ func (t *trial) outcome() (boulder.Isolated, error) {
 	case t.failed == "" && files == "":
 		return boulder.Isolated{Reason: cmp.Or(text.If(len(t.gates) > 0, tried), "they have all that the project has"), Gates: t.gates, Baseline: t.inSlot}, nil
 	}
-	reason := cmp.Or(t.failed, text.Prefixed("gates are red in a slot, which is not compared with the project: ", t.notCompared),
-		"no gate tells whether a slot has what they need")
+	reason := cmp.Or(t.whyNot(), "no gate tells whether a slot has what they need")
 	apart := cmp.Or(add, "slots.copy and slots.setup in the configuration, which bring what copies lack,")
 	if t.failed == "" { // else --isolate refuses, too
 		apart += ", a gate that shows it, or --isolate"
@@ -148,6 +171,11 @@ func (t *trial) outcome() (boulder.Isolated, error) {
 	return boulder.Isolated{
 		InPlace: true, Reason: reason + only + "; they share your files, and are kept apart by " + apart, Gates: t.gates, Baseline: t.inPlace,
 	}, nil
+}
+
+// whyNot says why slots do not do; empty: no gate shows that.
+func (t *trial) whyNot() string {
+	return cmp.Or(t.failed, text.Prefixed("gates are red in a slot, which is not compared with the project: ", t.notCompared))
 }
 
 func (t *trial) end() {

@@ -20,6 +20,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/progressledger"
+	"github.com/bouldermgr/manager/project/internal/config"
 	"github.com/bouldermgr/manager/providers"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 	"github.com/bouldermgr/manager/store"
@@ -70,8 +71,14 @@ func (p *Project) OpenWorkspace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.files.Store(&files{work, p.slotsOf(work, p.cfg.Slots)})
+	return nil
+}
+
+// slotsOf returns slots with a set-up.
+func (p *Project) slotsOf(work *workspace.Workspace, setUp config.Slots) *workspace.Slots {
 	slots := work.Slots()
-	slots.SetUp, slots.Home = p.setUp(), p.slotHome
+	slots.SetUp, slots.Home = p.setUp(setUp), p.slotHome
 	if p.cfg.Slots.Dir == "" { // what is configured is not replaced
 		slots.Instead = p.slotsInstead
 	}
@@ -79,8 +86,7 @@ func (p *Project) OpenWorkspace(ctx context.Context) error {
 		p.warn("%s is kept, since git cannot store what is in it: %s; take what you need, then remove it",
 			dir, text.Short(strings.Join(files, "; "), 600))
 	}
-	p.files.Store(&files{work, slots})
-	return nil
+	return slots
 }
 
 // lockFiles locks the user's files and reopens the workspace as it is now. Unless it fails, unlock p.filesMu.

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,29 +32,36 @@ func Schemas() []string { return schema.Names }
 func Schema(name string) ([]byte, error) { return schema.Text(name) }
 
 // Init writes a configuration file for the project with every option commented out, and its schema next to it. It
-// returns the file's path, and [fs.ErrExist] if there is a configuration.
-func (p *Project) Init() (path string, err error) {
+// returns the file's path, and [fs.ErrExist] if there is a configuration. slots is the line of it that brings what copies of the
+// project lack, if that is known.
+func (p *Project) Init(ctx context.Context) (path, slots string, err error) {
 	path = filepath.Join(p.stateDir(), "config.yaml")
 	if _, err := os.Lstat(path); err == nil {
-		return path, fs.ErrExist
+		return path, "", fs.ErrExist
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return path, err
+		return path, "", err
 	}
 	described, err := schema.Text("config")
 	if err != nil {
-		return path, err
+		return path, "", err
+	}
+	if _, slots, err = p.CopiesLack(ctx); err != nil {
+		p.log.Debug("it is not known what copies lack", "error", err) // doctor and runs say it
 	}
 	file := "# yaml-language-server: $schema=config.schema.json\n# Remove the # before what you want. What counts: manager config show --origin\n\n"
 	for line := range strings.Lines(config.Example) {
+		if slots != "" && strings.HasPrefix(line, "slots:") {
+			line = slots + "   # what copies of this project lack: isolation.md\n"
+		}
 		file += text.If(line != "\n", "# ") + line
 	}
 	if _, err := store.EnsureDir(p.dir); err != nil {
-		return path, err
+		return path, "", err
 	}
 	for name, data := range map[string][]byte{"config.schema.json": described, "config.yaml": []byte(file)} {
 		if err := statedir.Write(p.dir, store.DirName+"/"+name, data); err != nil {
-			return path, fmt.Errorf("write %s: %w", name, err)
+			return path, "", fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	return path, nil
+	return path, slots, nil
 }

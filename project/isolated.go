@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/project/internal/config"
 	"github.com/bouldermgr/manager/workspace"
 )
 
@@ -36,8 +37,7 @@ func (s Slots) LikeProject(ctx context.Context, c boulder.SlotClaim) (executor.S
 	return like, remove, "", nil
 }
 
-func (p *Project) setUp() *workspace.SetUp {
-	c := p.cfg.Slots
+func (p *Project) setUp(c config.Slots) *workspace.SetUp {
 	run := func(ctx context.Context, dir string, env []string, line string) boulder.Gate {
 		p.note("Setting up a slot: %s", p.secrets.Text(line))
 		return p.runCommand(ctx, dir, env, line)

@@ -65,8 +65,17 @@ type Before struct {
 	Gates []GateBefore
 	// InPlace says why the sub-tasks would not work in slots although they could; empty: not known, or they would.
 	InPlace string
+	// Proposed is a second trial, with what the configuration does not bring into slots; nil: the first did not fail for slots, or
+	// nothing is known that could be brought.
+	Proposed *Proposed
 	// TriedFor is the boulder whose trial this was, on the same files; empty: it was now.
 	TriedFor string
+}
+
+// Proposed is what a trial of gates in slots with another set-up has shown.
+type Proposed struct {
+	Line string // of the configuration
+	Why  string // why it does not do, with the end of the output; empty: it does
 }
 
 // GateBefore is a gate before the work.
@@ -80,7 +89,8 @@ type GateBefore struct {
 
 // GatesBefore says whether the gates of a plan are green on the present files, as the trial of an isolated boulder on them has
 // shown. Without one it has try say how many would be run, for at most how long each; if that returns true, it runs them in a
-// slot, as a run does, and removes the slot. It returns nil if they were not run, and why, if that is not for try.
+// slot, as a run does, and removes the slot. It returns nil if they were not run, and why, if that is not for try. With an error
+// that wraps [boulder.ErrSlots], all that it may return is Proposed.
 func (p *Project) GatesBefore(ctx context.Context, plan *boulder.Plan, try func(gates int, most time.Duration) bool) (b *Before, why string, err error) {
 	what, err := p.trialOf(plan)
 	if err != nil || len(what.Commands()) == 0 {
@@ -111,13 +121,21 @@ func (p *Project) GatesBefore(ctx context.Context, plan *boulder.Plan, try func(
 		return nil, "", nil
 	}
 	b, err = p.tryGates(ctx, what)
+	slotsFail := errors.Is(err, boulder.ErrSlots)
 	if p.isolation(plan) == boulder.IsolationOff { // then slots matter for this trial alone
-		if errors.Is(err, boulder.ErrSlots) {
+		if slotsFail {
 			return nil, text.Error(err), nil
 		}
 		if b != nil {
 			b.InPlace = ""
 		}
+		return b, "", err
+	}
+	_, ofSetUp := errors.AsType[*boulder.SetUpError](err) // with more, it would fail as well
+	if slotsFail && !ofSetUp || err == nil && b.InPlace != "" {
+		proposed, proposedErr := p.tryProposed(ctx, what)
+		b = cmp.Or(b, &Before{})
+		b.Proposed, err = proposed, errors.Join(err, proposedErr)
 	}
 	return b, "", err
 }
@@ -193,14 +211,50 @@ func (p *Project) triedBefore(ctx context.Context, what boulder.Trial) (b *Befor
 	return b, err
 }
 
-func (p *Project) tryGates(ctx context.Context, what boulder.Trial) (*Before, error) {
+// trier returns what tries gates in slots.
+func (p *Project) trier(slots *workspace.Slots) (*executor.Executor, error) {
 	env, err := p.environ()
 	if err != nil {
 		return nil, err
 	}
 	run := p.looks()
-	run.Slots, run.BlockersFiles, run.GateTimeout, run.Env = p.Slots(), p.blockersFiles(), p.cfg.GateTimeout, env
-	e, err := executor.New(run)
+	run.Slots, run.BlockersFiles, run.GateTimeout, run.Env = Slots{slots}, p.blockersFiles(), p.cfg.GateTimeout, env
+	return executor.New(run)
+}
+
+// freeTrial removes the slot of a trial.
+func (p *Project) freeTrial(ctx context.Context, what boulder.Trial) error {
+	return p.slots().Free(context.WithoutCancel(ctx), trialID, what.Base, true, func(string) bool { return true })
+}
+
+// tryProposed tries gates in slots with what they lack, as far as that is known, or returns nil.
+func (p *Project) tryProposed(ctx context.Context, what boulder.Trial) (*Proposed, error) {
+	lacks, err := p.lacking(ctx)
+	if err != nil {
+		return nil, err
+	}
+	setUp, more := p.withMissing(lacks)
+	if !more {
+		return nil, nil
+	}
+	proposed := &Proposed{Line: p.slotsLine(lacks)}
+	e, err := p.trier(p.slotsOf(p.work(), setUp))
+	if err != nil {
+		return nil, err
+	}
+	p.note("Trying them again, in a copy with %s", proposed.Line)
+	proposed.Why, err = e.WhyNotSlots(ctx, what)
+	if failed, ok := errors.AsType[*boulder.SetUpError](err); ok {
+		proposed.Why, err = failed.Error(), nil
+	}
+	if err = errors.Join(err, p.freeTrial(ctx, what)); err != nil {
+		return nil, err
+	}
+	return proposed, nil
+}
+
+func (p *Project) tryGates(ctx context.Context, what boulder.Trial) (*Before, error) {
+	e, err := p.trier(p.slots())
 	if err != nil {
 		return nil, err
 	}
@@ -209,8 +263,7 @@ func (p *Project) tryGates(ctx context.Context, what boulder.Trial) (*Before, er
 		tried, _ = body.(boulder.Isolated)
 		return nil
 	})
-	all := func(string) bool { return true }
-	if err = errors.Join(err, p.slots().Free(context.WithoutCancel(ctx), trialID, what.Base, true, all)); err != nil {
+	if err = errors.Join(err, p.freeTrial(ctx, what)); err != nil {
 		return nil, err
 	}
 	b := before(what, func(line string) (green, known bool) {

@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/detect"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project/internal/config"
 )
 
 // Where says where the sub-tasks of a plan are going to work.
@@ -44,13 +45,8 @@ func (p *Project) Where(ctx context.Context, plan *boulder.Plan, asked boulder.I
 	if isolation != boulder.IsolationAlways && !orchestrator.Parallel(s, p.cfg.Limits) {
 		return Where{Why: "one after the other"}, nil
 	}
-	if w.Lacks, err = p.slots().Lacking(ctx); err != nil {
+	if w.Lacks, err = p.lacking(ctx); err != nil {
 		return w, err
-	}
-	if len(p.cfg.Slots.Setup) > 0 { // it brings these, or the trial says that it does not
-		w.Lacks = slices.DeleteFunc(w.Lacks, func(name string) bool {
-			return len(detect.ForSlots(os.DirFS(p.dir), []string{name}).Setup) > 0
-		})
 	}
 	w.Add = p.slotsLine(w.Lacks)
 	gated := len(p.cfg.IntegrationGates)+len(plan.IntegrationGates) > 0
@@ -67,30 +63,63 @@ func (p *Project) Where(ctx context.Context, plan *boulder.Plan, asked boulder.I
 	return w, nil
 }
 
-// slotsLine returns a line of configuration that brings missing files into slots, with what it has already.
-func (p *Project) slotsLine(missing []string) string {
+// CopiesLack returns the project's ignored files, and directories with a slash, that copies of it lack, and what to add to the
+// configuration so that they get those that commands may need; empty: nothing is known, or no copies are made.
+func (p *Project) CopiesLack(ctx context.Context) (lacks []string, add string, err error) {
+	if p.isolation(&boulder.Plan{}) == boulder.IsolationOff {
+		return nil, "", nil
+	}
+	if err = p.OpenWorkspace(ctx); err != nil {
+		return nil, "", err
+	}
+	if why, err := p.slots().Unsupported(ctx); why != "" || err != nil {
+		return nil, "", err
+	}
+	lacks, err = p.lacking(ctx)
+	return lacks, p.slotsLine(lacks), err
+}
+
+// lacking returns the ignored files that copies lack.
+func (p *Project) lacking(ctx context.Context) (lacks []string, err error) {
+	lacks, err = p.slots().Lacking(ctx)
+	if len(p.cfg.Slots.Setup) > 0 { // it brings these, or the trial says that it does not
+		lacks = slices.DeleteFunc(lacks, func(name string) bool {
+			return len(detect.ForSlots(os.DirFS(p.dir), []string{name}).Setup) > 0
+		})
+	}
+	return lacks, err
+}
+
+// withMissing returns what brings missing files into slots, with what the configuration has already, and whether that is more.
+func (p *Project) withMissing(missing []string) (c config.Slots, more bool) {
 	add := detect.ForSlots(os.DirFS(p.dir), missing)
 	if in, err := filepath.Rel(p.work().Root(), p.dir); err == nil && in != "." {
 		for i, name := range add.Copy { // patterns with a slash begin at the top of the work tree
 			add.Copy[i] = text.If(strings.Contains(name, "/"), filepath.ToSlash(in)+"/") + name
 		}
 	}
-	c := p.cfg.Slots
-	if c.Copy == nil {
+	if c = p.cfg.Slots; c.Copy == nil {
 		c.Copy, _ = p.slots().Patterns() // of .worktreeinclude, which slots.copy replaces
 	}
 	merged := func(have, more []string) []string {
 		return slices.Concat(have, slices.DeleteFunc(more, func(one string) bool { return slices.Contains(have, one) }))
 	}
-	all := detect.Slots{Copy: merged(c.Copy, add.Copy), Setup: merged(c.Setup, add.Setup), SetupWhen: merged(c.SetupWhen, add.SetupWhen)}
-	if len(all.Copy) == len(c.Copy) && len(all.Setup) == len(c.Setup) {
+	had := len(c.Copy) + len(c.Setup)
+	c.Copy, c.Setup, c.SetupWhen = merged(c.Copy, add.Copy), merged(c.Setup, add.Setup), merged(c.SetupWhen, add.SetupWhen)
+	return c, len(c.Copy)+len(c.Setup) > had
+}
+
+// slotsLine returns a line of configuration that brings missing files into slots, or "".
+func (p *Project) slotsLine(missing []string) string {
+	c, more := p.withMissing(missing)
+	if !more {
 		return ""
 	}
 	var parts []string
 	for _, list := range []struct {
 		key    string
 		values []string
-	}{{"copy", all.Copy}, {"setup", all.Setup}, {"setup_when", all.SetupWhen}} {
+	}{{"copy", c.Copy}, {"setup", c.Setup}, {"setup_when", c.SetupWhen}} {
 		var items []string
 		for _, value := range list.values {
 			items = append(items, scalar(value))

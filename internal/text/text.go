@@ -84,6 +84,11 @@ func If(on bool, s string) string {
 // Prefixed returns prefix+s, or "" if s is empty.
 func Prefixed(prefix, s string) string { return If(s != "", prefix+s) }
 
+// First lists the first n items, and says how many more there are.
+func First(n int, items []string) string {
+	return strings.Join(items[:min(len(items), n)], ", ") + Prefixed(" and ", Some(len(items)-n, "more"))
+}
+
 // JoinedBy joins the non-empty parts with sep.
 func JoinedBy(sep string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)

@@ -70,16 +70,21 @@ func (a *app) newInitCmd() *cobra.Command {
 		Use:   "init [flags]",
 		Short: "Write a commented configuration file for the project",
 		Long: `Writes .manager/config.yaml with every option commented out, unless there is one, and its schema for editors. Git ignores
-.manager: what all who work on the project should have goes into manager.yaml at its top. Prints a
+.manager: what all who work on the project should have goes into manager.yaml at its top. If copies of your files lack ignored
+ones that commands may need, such as .env or node_modules, its line slots is what brings these. Prints a
 paragraph for AGENTS.md that tells agents what manager expects of them.`,
 		Example: `  manager init >> AGENTS.md`,
-		RunE: func(*cobra.Command, []string) error {
-			path, err := a.project.Init()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, slots, err := a.project.Init(cmd.Context())
 			if errors.Is(err, fs.ErrExist) {
 				return usagef("there is a configuration already: %s; see `manager config show`", a.pretty(path))
 			}
 			if err != nil {
 				return err
+			}
+			if slots != "" {
+				a.note("Sub-tasks that work in copies lack files that git ignores. This line of %s brings them, without its #;"+
+					" `manager doctor --night` tries it with the gates of a plan: %s", a.pretty(path), slots)
 			}
 			a.note("Wrote %s. For AGENTS.md:", a.pretty(path))
 			_, err = fmt.Fprint(a.Stdout, agentsParagraph)

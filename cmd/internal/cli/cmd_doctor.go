@@ -120,7 +120,7 @@ type namedCheck struct {
 func (d *doctor) look(ctx context.Context) *view.Doctor {
 	report := &view.Doctor{Type: "doctor", OK: true}
 	report.Add(look(ctx, []namedCheck{
-		{"config", d.config}, {"environ", d.environment}, {"git", d.git}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
+		{"config", d.config}, {"environ", d.environment}, {"git", d.git}, {"copies", d.copies}, {"state", d.state}, {"database", d.database}, {"opencode", d.openCode},
 		{"data", d.data}, {"todos", d.todos}, {"diagnostics", d.diagnostics}, {"toasts", d.toasts},
 		{"models", d.models}, {"keys", d.keys}, {"ledgers", d.ledgers}, {"limits", d.limits}, {"proxies", d.proxies}, {"prices", d.prices},
 	}))
@@ -261,6 +261,16 @@ func (d *doctor) slots(ctx context.Context) (detail, do string, err error) {
 		return "", elsewhere, fmt.Errorf("no slots can be made for isolated runs: %w", err)
 	}
 	return fmt.Sprintf("slots for isolated runs are made in %s, where test runners and watchers may find them: %v", store.DirName+"/slots", err), elsewhere, nil
+}
+
+// copies names ignored files that copies of the project lack and could have.
+func (d *doctor) copies(ctx context.Context) (detail, do string, err error) {
+	lacks, add, err := d.project.CopiesLack(ctx)
+	if err != nil || add == "" { // git says what is wrong with it
+		return "", "", nil //nolint:nilerr // see above
+	}
+	return "copies of the project lack ignored files: " + text.First(10, lacks),
+		"add to the configuration what brings those that commands may need: " + add + "; doctor --night tries it with the gates of the plan", nil
 }
 
 // state checks that the state can be written, without leaving anything behind.

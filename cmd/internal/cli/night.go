@@ -18,6 +18,7 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -70,7 +71,11 @@ func (n *night) before(ctx context.Context) (detail, do string, err error) {
 	})
 	switch {
 	case errors.Is(err, boulder.ErrSlots):
-		return "", "have the slots get what they lack, or run it with --in-place; see docs/isolation.md", err
+		tried, do := proposed(b)
+		if tried != "" {
+			err = fmt.Errorf("%w\n%s", err, tried)
+		}
+		return "", cmp.Or(do, "have the slots get what they lack") + ", or run it with --in-place; see docs/isolation.md", err
 	case err != nil:
 		return "", "", err
 	case why != "":
@@ -104,9 +109,29 @@ func (n *night) before(ctx context.Context) (detail, do string, err error) {
 	}
 	if b.InPlace != "" {
 		lines = append(lines, "the sub-tasks would work in your files, side by side: "+b.InPlace)
+		tried, add := proposed(b)
+		if tried != "" {
+			lines = append(lines, tried)
+		}
+		do = cmp.Or(do, add)
 	}
 	tried := fmt.Sprintf("%d of %s green at the base", green, text.Are(len(b.Gates), "gate"))
 	return strings.Join(append([]string{tried + text.Prefixed(", as tried for boulder ", b.TriedFor)}, lines...), "\n"), do, nil
+}
+
+// proposed says what the trial with what slots lack has shown, and what to do then.
+func proposed(b *project.Before) (tried, do string) {
+	if b == nil || b.Proposed == nil {
+		return "", ""
+	}
+	tried = "tried again in a copy with " + b.Proposed.Line
+	if b.Proposed.Why == "" {
+		return tried + ": it brings what the gates need", "add to the configuration: " + b.Proposed.Line
+	}
+	const shown = 10
+	why := strings.Split(strings.TrimSpace(b.Proposed.Why), "\n")
+	return tried + ": that is not enough: " + strings.Join(slices.Concat(why[:1], why[max(1, len(why)-shown):]), "\n"),
+		"find out what the copy lacks, and add it to slots in the configuration"
 }
 
 // space compares the size of slots with the free space.
