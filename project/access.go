@@ -328,6 +328,11 @@ func Message(err error) string {
 	return said
 }
 
+// OtherServer reports whether the user names an OpenCode server that is not the holder's.
+func (p *Project) OtherServer(h *Holder) bool {
+	return p.opts.Attach != "" && strings.TrimRight(p.secrets.Text(p.opts.Attach), "/") != strings.TrimRight(h.Attached, "/")
+}
+
 // HandOver submits a request to the holder, or else to the server that start starts. On return its first event is on
 // disk.
 func (p *Project) HandOver(
@@ -356,9 +361,9 @@ func (p *Project) HandOver(
 		}
 	case err != nil:
 		return "", 0, err
-	case there.Holder.Serves && p.opts.Attach != "":
-		return "", 0, usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
-			"leave --attach out, or stop it", there.Holder.PID)
+	case there.Holder.Serves && p.OtherServer(there.Holder):
+		return "", 0, usagef("process %d serves this project already, with %s: leave --attach out, or stop it with `manager serve --stop`",
+			there.Holder.PID, there.Holder.OpenCode())
 	}
 	id, err = there.Submit(ctx, req)
 	switch {

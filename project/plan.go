@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
@@ -73,6 +74,38 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 	plan, warnings, err := p.CheckPlan(path, data)
 	p.warnOfCommands(warnings)
 	return plan, err
+}
+
+// CompletedRun returns the newest boulder that a plan file was run as, if that was completed and neither its results were
+// dropped nor the file has changed since; else nil.
+func (p *Project) CompletedRun(ctx context.Context, file string, plan *boulder.Plan) (of *boulder.Boulder, err error) {
+	if file == "" || plan == nil || !p.Exists() {
+		return nil, nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	err = p.reading(ctx, func(d *Access) error {
+		all, err := d.Listing(ctx)
+		for _, item := range all {
+			if !strings.HasPrefix(plan.Task, text.Head(item.Task, 200)) { // without reading it
+				continue
+			}
+			b, getErr := d.Get(ctx, item.BoulderID)
+			if getErr != nil || b.Boulder.PlanFile != file {
+				continue
+			}
+			landed := b.Boulder.Trunk.Landed
+			same := info.ModTime().Before(b.Boulder.CreatedAt) || b.Revision != nil && boulder.ComparePlans(&b.Revision.Plan, plan).Empty()
+			if b.Boulder.Status == boulder.Completed && same && (landed == nil || landed.How != boulder.LandedDropped) {
+				of = &b.Boulder
+			}
+			return nil
+		}
+		return err
+	})
+	return of, err
 }
 
 // CheckPlan is [Project.ReadPlan] for a plan that is in memory, and returns what that warns of. name stands for it in

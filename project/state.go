@@ -50,6 +50,7 @@ func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
 	s.stopped, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	who := control.Holder{
 		PID: os.Getpid(), Since: time.Now(), Limits: &p.cfg.Limits, Command: p.secrets.Text(p.opts.Command), Serves: serves,
+		Attached: p.secrets.Text(p.opts.Attach),
 	}
 	if s.server, err = control.Serve(ctx, filepath.Join(dir, control.SocketName), who, s.DB, p.log); err != nil {
 		return nil, errors.Join(err, s.DB.Close())

@@ -433,6 +433,7 @@ func (a *app) runRedo(ctx context.Context, redo project.Redo, dryRun bool, args 
 		return err
 	}
 	a.yes, a.keepPlan = true, true // the rest of the file was not asked about
+	a.detach = a.server(ctx) != nil
 	return a.runResume(ctx, []string{b.Boulder.ID})
 }
 

@@ -81,8 +81,9 @@ func (a *app) newTopCmd() *cobra.Command {
 		Short:      "Show the project live on the terminal, and answer there",
 		SuggestFor: []string{"tui", "htop", "dashboard"},
 		Long: `Shows all boulders of the project, the sub-tasks of one as a tree, and its log, transcripts, decisions and spending,
-while other processes run them, and where none does. Answer blockers with a, and steer with p, n, r, s and c. Keys are as in
-k9s and lazygit; ? lists them. It starts nothing: a boulder continues with ` + "`manager resume`" + `.`,
+while other processes run them, and where none does. Answer blockers with a, steer with p, n, r, s and c, continue with u, land
+with L, and start a plan file with S. Keys are as in k9s and lazygit; ? lists them. What it continues or starts runs in the
+background server, and goes on when you leave.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runTop(cmd.Context()) },
 	}
 }
@@ -96,6 +97,6 @@ func (a *app) runTop(ctx context.Context) error {
 	a.Stderr = &later
 	defer func() { _, _ = io.WriteString(stderr, later.String()) }()
 	in, _ := fileOf(a.Stdin)
-	m := top.New(ctx, a.project, c.Stdout.Paint)
+	m := top.New(ctx, a.project, c.Stdout.Paint, a.startServer)
 	return view.Program(ctx, m, in, unguarded(a.Stdout), c.TermType, c.Stdout.On)
 }

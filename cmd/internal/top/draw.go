@@ -203,7 +203,7 @@ func (m *model) foot() (lines []string) {
 	}
 	switch {
 	case m.toConfirm != nil:
-		add(m.paint.Yellow, 2, m.toConfirm.question())
+		add(m.paint.Yellow, 2, m.toConfirm.question+" y: yes, any other key: no")
 	case m.ask != nil:
 		add(m.paint.Dim, 3, view.AnswerHint(&m.ask.Blocker, "Enter: later · /skip: continue without · Esc: leave"))
 	case m.editor == nil && lines == nil:

@@ -31,7 +31,11 @@ func (m *model) bindings() []binding {
 		return to(func() { m.pane[m.focus].move(n) })
 	}
 	sure := func(do boulder.OrderKind) func() tea.Cmd {
-		return to(func() { m.toConfirm = m.about(do) })
+		return to(func() {
+			if o := m.about(do); o != nil {
+				m.confirm(o.question(), func() tea.Cmd { return m.order(o, nil) })
+			}
+		})
 	}
 	height, far := m.pane[m.focus].height, 1<<30
 	return []binding{
@@ -56,6 +60,9 @@ func (m *model) bindings() []binding {
 		{"r", "r s c", "retry, skip or cancel the sub-task; c on a boulder: cancel that", sure(boulder.OrderRetry)},
 		{"s", "", "", sure(boulder.OrderSkip)},
 		{"c", "", "", sure(boulder.OrderCancel)},
+		{"u", "u", "continue the boulder: in the process that has it paused, or in the background server", m.resume},
+		{"L", "L", "land the results of the boulder in your files", to(m.land)},
+		{"S", "S", "start a plan file in the background server", to(m.start)},
 		{"?", "?", "these keys", to(func() { m.help = true })},
 		{"q", "q", "leave; what runs is not disturbed", func() tea.Cmd { return tea.Quit }},
 	}
@@ -77,9 +84,9 @@ func (m *model) key(msg tea.Msg) tea.Cmd {
 		m.help = false
 		return nil
 	case m.toConfirm != nil:
-		o := m.toConfirm
+		sure := m.toConfirm
 		if m.toConfirm = nil; key == "y" {
-			return m.order(o, nil)
+			return sure.do()
 		}
 		return nil
 	}
@@ -262,5 +269,5 @@ func (o *order) question() string {
 	if o.SubTaskID != "" {
 		of = fmt.Sprintf("%q of %s", o.SubTaskID, of)
 	}
-	return fmt.Sprintf("%s %s? y: yes, any other key: no", o.Do, of)
+	return fmt.Sprintf("%s %s?", o.Do, of)
 }

@@ -63,7 +63,8 @@ type model struct {
 	editor    *view.Editor                              // of what the user types, or nil
 	take      func(typed string, complete bool) tea.Cmd // called with the text after each key
 	ask       *report.Blocker                           // that the user is asked about, or nil
-	toConfirm *order                                    // that waits for confirmation, or nil
+	toConfirm *confirmation                             // that the user is asked for, or nil
+	starter   project.Starter
 }
 
 type order struct {
@@ -71,9 +72,9 @@ type order struct {
 	boulder.Order
 }
 
-// New makes the program. It reads the state on Init.
-func New(ctx context.Context, p *project.Project, paint page.Paint) tea.Model {
-	return &model{project: p, ctx: ctx, paint: paint, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
+// New makes the program. It reads the state on Init. start starts the background server for what the user continues or starts.
+func New(ctx context.Context, p *project.Project, paint page.Paint, start project.Starter) tea.Model {
+	return &model{project: p, ctx: ctx, paint: paint, starter: start, seen: &reading{}, size: page.Size{Width: 80, Height: 24}}
 }
 
 // tickMsg is the version of the state, sent every [lookEvery].

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -164,6 +165,33 @@ func TestOrders(t *testing.T) {
 	if got := s.seen.Boulder.Status; got != boulder.Cancelled {
 		t.Errorf("the boulder is %s", got)
 	}
+}
+
+// Continuing and starting ask for a server where no process is, and say why not, as landing does. Landing asks first.
+func TestContinueLandStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	paused := sample.New(t, sample.ID)
+	paused.Plan()
+	commit(t, dir, paused)
+	s := open(t, dir, 200, 40)
+	s.press("u")
+	s.shows("start a server: no server in this test")
+	s.press("L")
+	s.shows("land the results of boulder " + sample.ID + " in your files? y: yes, any other key: no")
+	s.press("n")
+	s.shows("NOT land the results")
+	s.press("L", "y")
+	s.shows("there is nothing to land")
+	s.press("S", "missing.yaml", "enter")
+	s.shows("missing.yaml: no such file", "plan file (Enter: ")
+	s.press("esc")
+	plan := filepath.Join(dir, "plan.yaml")
+	if err := os.WriteFile(plan, []byte("task: T\nsub_tasks: [{id: a, description: b}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.press("S", plan, "enter")
+	s.shows("start a server: no server in this test")
 }
 
 // Between two reads the database is free, and changes by other processes are seen.

@@ -1,7 +1,9 @@
 package top
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,7 +110,9 @@ func open(t *testing.T, dir string, width, height int) *screen {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	s := &screen{New(t.Context(), p, page.Paint{}).(*model), t, false}
+	s := &screen{New(t.Context(), p, page.Paint{}, func(context.Context) (*project.Access, error) {
+		return nil, errors.New("no server in this test")
+	}).(*model), t, false}
 	s.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	s.run(s.look())
 	return s

@@ -9,12 +9,14 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project/internal/unixsock"
 	"github.com/bouldermgr/manager/store"
@@ -52,6 +54,8 @@ type Holder struct {
 	Running []string  `json:"running,omitempty"` // boulders; without Serves one at most, once it exists
 	Trouble string    `json:"trouble,omitempty"` // what it fails to reach; the rest is older knowledge
 	Since   time.Time `json:"since"`
+	// Attached is the address of the OpenCode server that it was told to use; empty: it has its own.
+	Attached string `json:"attached,omitempty"`
 	// Limits that it runs with. They explain to other processes why work waits; their own configuration does not.
 	Limits *orchestrator.Limits `json:"limits,omitempty"`
 }
@@ -61,6 +65,11 @@ type Submitter interface {
 	// Submit starts a boulder and returns its id once it is on disk. This process's configuration fills in what the
 	// request leaves out. Errors wrap [boulder.ErrRunning] if it runs already. Safe for concurrent use.
 	Submit(ctx context.Context, r orchestrator.Request) (boulderID string, err error)
+}
+
+// OpenCode says which OpenCode server it uses.
+func (h *Holder) OpenCode() string {
+	return cmp.Or(text.Prefixed("the OpenCode server at ", h.Attached), "an OpenCode server of its own")
 }
 
 // Beginning reports whether a process holds the state but does not say yet what it runs, or did not answer (nil).
