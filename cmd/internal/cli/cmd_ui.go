@@ -22,8 +22,8 @@ func (a *app) newUICmd() *cobra.Command {
 		Short: "Show the project in a browser, and answer there",
 		Long: `Serves pages on 127.0.0.1 until Ctrl-C: what needs you, with forms to answer, and plans to approve and edit; each
 boulder with its graph, its time and spending, and buttons to steer it; each sub-task with its decisions, gates, changes, prompts
-and transcripts. It works alongside a process that runs boulders, or alone. A boulder continues in the process that runs it
-or in ` + "`manager serve`" + `; this one runs nothing.
+and transcripts. It works alongside a process that runs boulders, or alone. A boulder continues in the process that runs it,
+or in the background server, which is started if there is none; this process runs nothing.
 
 It prints a link that lets one browser in, once, within five minutes; Enter prints another one. It listens on
 no other interface. For a phone, point a tunnel here (` + "`tailscale serve`, `ssh -L`" + `), and give its address with
@@ -42,6 +42,7 @@ func (a *app) runUI(ctx context.Context, port uint16, public string) error {
 	if err != nil {
 		return usagef("--public-url: %w", err)
 	}
+	site.Start = a.startServer
 	show := func() error {
 		links := site.Links()
 		if a.json {

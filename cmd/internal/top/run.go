@@ -66,7 +66,7 @@ func (m *model) land() {
 }
 
 func (m *model) start() {
-	m.prompt("plan file (Enter: "+m.project.PlanPath()+")> ", func(typed string, complete bool) tea.Cmd {
+	m.prompt("plan file (Enter: .manager/plan.yaml)> ", func(typed string, complete bool) tea.Cmd {
 		if !complete {
 			return nil
 		}

@@ -118,27 +118,25 @@ func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said s
 	return view.NewOrder(done).Text(), nil
 }
 
-// resume continues a boulder in the project's server. It returns "" if a process runs the boulder, which takes the
-// order itself. It starts no process: only the user can say where and with which settings.
+// resume continues a boulder in the project's server, which is started if no process holds the state. It returns "" if a
+// process runs the boulder, which takes the order itself.
 func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	command := fmt.Errorf("no process is there that could continue it: type `manager resume %s` in a terminal", id)
 	there, err := s.project.Dial(ctx)
-	if err != nil {
-		return "", command
-	}
-	d, err := there.Get(ctx, id)
 	switch {
-	case err != nil || slices.Contains(there.Holder.Running, id):
-		return "", err
+	case errors.Is(err, project.ErrNotServed) && s.Start != nil:
+	case err != nil:
+		return "", command
+	case slices.Contains(there.Holder.Running, id):
+		return "", nil
 	case !there.Holder.Serves:
 		return "", command
-	case d.Asked() != "" && d.Boulder.Replan == nil:
-		return "", errors.New("its plan waits for your approval")
 	}
-	if _, err := there.Submit(ctx, project.Request{Resume: id}); err != nil {
+	pid, err := s.project.Continue(ctx, id, s.Start)
+	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Process %d continues boulder %s.", there.Holder.PID, id), nil
+	return fmt.Sprintf("Process %d continues boulder %s.", pid, id), nil
 }
 
 func (s *Site) land(r *http.Request) (*Page, error) {

@@ -61,7 +61,7 @@ func (s *Site) tab(name string, quick bool, add func(p *Page, read *reading, r *
 func (s *Site) addHead(p *Page, r *reading, waits bool) {
 	b, status := &r.Boulder, r.status
 	p.add("head", "", s.html("head", map[string]any{
-		"B": b, "S": status, "Shown": status.Shown(), "Held": r.Holder != nil, "Cells": cellsOf(r), "Frozen": p.Frozen,
+		"B": b, "S": status, "Shown": status.Shown(), "Held": r.Holder != nil || s.Start != nil, "Cells": cellsOf(r), "Frozen": p.Frozen,
 		"Redo": b.Tally.Completed > 0 && !b.Closed(), "Waiting": text.If(waits, status.Waiting.Text()),
 	}))
 }

@@ -122,7 +122,7 @@ func (s *Site) home(r *http.Request) (*Page, error) {
 	}
 	s.asks(p, placed, now, "/", func(b *report.Blocker) bool { return b.Awaited })
 	if len(st.stand) > 0 {
-		p.add("stand", "Stands still", s.rows(st.stand, listed, now, map[string]any{"Stand": true, "Held": st.holder != nil}))
+		p.add("stand", "Stands still", s.rows(st.stand, listed, now, map[string]any{"Stand": true, "Held": st.holder != nil || s.Start != nil}))
 	}
 	if st.all > 0 {
 		p.add("at-work", "Running", s.rows(st.atWork, listed, now, map[string]any{"None": "Nothing is running."}))

@@ -67,6 +67,7 @@ type draft struct {
 	More     int    // number of problems beyond these
 	Err      string // any other error
 	Checked  template.HTML
+	Starts   bool // the plan file can be run from here
 }
 
 type problem struct {
@@ -80,7 +81,7 @@ func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
-		return &draft{Text: string(data), Hash: fmt.Sprintf("%x", sha256.Sum256(data)), Action: "/plan"}, err
+		return &draft{Text: string(data), Hash: fmt.Sprintf("%x", sha256.Sum256(data)), Action: "/plan", Starts: s.Start != nil}, err
 	}
 	d, err := s.project.Snapshot(ctx, id)
 	switch {
@@ -147,6 +148,18 @@ func (s *Site) drafted(d *draft) *Page {
 	return p
 }
 
+// runPlan saves the plan file and runs it in the background server, with its gates: the user has seen it.
+func (s *Site) runPlan(ctx context.Context, text string) (said string, err error) {
+	if err := s.project.SavePlan([]byte(text)); err != nil {
+		return "", err
+	}
+	id, pid, err := s.project.StartPlan(context.WithoutCancel(ctx), s.project.PlanPath(), s.Start)
+	if err != nil {
+		return "", fmt.Errorf("it is saved, and does not run: %w", err)
+	}
+	return fmt.Sprintf("Boulder %s runs in the background (process %d).", id, pid), nil
+}
+
 // edited checks the user's text, then saves the plan file or approves the plan. On errors the text stays as written.
 func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	ctx, id := r.Context(), r.PathValue("id")
@@ -165,6 +178,8 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	case err != nil || plan == nil || do == "check":
 	case d.Hash != hash:
 		err = errors.New("it was changed since you opened it: copy what you wrote, and open it again")
+	case d.B == nil && do == "run" && s.Start != nil:
+		said, err = s.runPlan(ctx, text)
 	case d.B == nil:
 		said, err = "Saved "+s.project.PlanPath()+". Run it with: manager run", s.project.SavePlan([]byte(text))
 	default:

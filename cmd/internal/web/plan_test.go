@@ -1,6 +1,8 @@
 package web_test
 
 import (
+	"context"
+	"errors"
 	"html"
 	"net/http"
 	"net/url"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/testkit/golden/sample"
 )
@@ -164,6 +167,33 @@ func TestEditPlanFile(t *testing.T) {
 	}
 	save(open(), second, http.StatusSeeOther)
 	says(t, b.get("/plan"), "Saved ", "task: Y")
+}
+
+// Where no process is, a boulder continues and the plan file runs in a server that is started for it; if that fails, the page
+// says why, and the text is saved.
+func TestStartsAServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	blocked(t, dir)
+	s := site(t, dir, "")
+	started := 0
+	s.Start = func(context.Context) (*project.Access, error) {
+		started++
+		return nil, errors.New("no server in this test")
+	}
+	b := enter(t, s)
+	says(t, b.get("/b/"+sample.ID), `value="resume"`, "NOT No process runs it")
+	w := b.do("POST", "/b/"+sample.ID+"/order", url.Values{"do": {"resume"}})
+	says(t, b.get(w.Header().Get("Location")), "start a server: no server in this test")
+	plan := "task: X\nsub_tasks: [{id: a, description: A}]\n"
+	page := b.get("/plan")
+	says(t, page, "Save and run")
+	hash := regexp.MustCompile(`name="hash" value="([^"]*)"`).FindStringSubmatch(page)[1]
+	w = b.do("POST", "/plan", url.Values{"do": {"run"}, "hash": {hash}, "plan": {plan}})
+	says(t, w.Body.String(), "it is saved, and does not run: start a server: no server in this test")
+	if got, err := os.ReadFile(filepath.Join(dir, ".manager", "plan.yaml")); string(got) != plan || err != nil || started != 2 {
+		t.Errorf("%q, %v; started %d times", got, err, started)
+	}
 }
 
 // Redo and keep do, and refuse, the same as the commands.

@@ -40,6 +40,9 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect
 
 // Site serves the pages of a project.
 type Site struct {
+	// Start starts the background server for what the user continues or starts where no process is; nil: nothing is started.
+	Start project.Starter
+
 	project   *project.Project
 	log       *slog.Logger
 	public    *url.URL // of the tunnel; nil: none

@@ -9,14 +9,12 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project/internal/unixsock"
 	"github.com/bouldermgr/manager/store"
@@ -69,7 +67,10 @@ type Submitter interface {
 
 // OpenCode says which OpenCode server it uses.
 func (h *Holder) OpenCode() string {
-	return cmp.Or(text.Prefixed("the OpenCode server at ", h.Attached), "an OpenCode server of its own")
+	if h.Attached == "" {
+		return "an OpenCode server of its own"
+	}
+	return "the OpenCode server at " + h.Attached
 }
 
 // Beginning reports whether a process holds the state but does not say yet what it runs, or did not answer (nil).
