@@ -208,7 +208,7 @@ func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 	}
 	// A key in the environment does not by itself choose who sees the work.
 	w.env = slices.Concat(own, []string{"OPENAI_API_KEY=stray", "OPENAI_BASE_URL=" + endpoint.URL()})
-	w.run(0, "run", "plan.yaml", "--again", attach)
+	w.run(0, "run", "plan.yaml", attach)
 	if n := requestsOf(w.model, scriptmodel.KindStructured); n != 1 || len(endpoint.Requests()) != 1 {
 		t.Errorf("through OpenCode: %d calls, and %d to the endpoint", n, len(endpoint.Requests())-1)
 	}

@@ -85,7 +85,7 @@ sub_tasks:
 	if err := os.Remove(filepath.Join(w.dir, "done.txt")); err != nil {
 		t.Fatal(err)
 	}
-	manager("run", "plan.yaml", "--again", w.attached())
+	manager("run", "plan.yaml", w.attached())
 	manager("plan", "--direct", "Deploy with "+keyInTask)
 
 	noSecretsIn(t, said)
