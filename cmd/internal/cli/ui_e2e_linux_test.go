@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -68,6 +69,37 @@ func (u *uiPage) send(path string, form url.Values) string {
 	return u.read(u.PostForm(u.root+path, form))
 }
 
+// mergeOnThePage lands results with the user's own file in their place, and takes that back.
+func mergeOnThePage(t *testing.T, ui *uiPage, id, file string) {
+	t.Helper()
+	land := "/b/" + id + "/land"
+	shows := func(shown string, all ...string) {
+		t.Helper()
+		for _, want := range all {
+			if !strings.Contains(shown, want) {
+				t.Errorf("no %q in:\n%s", want, shown)
+			}
+		}
+	}
+	if err := os.WriteFile(file, []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shows(ui.page(land), "conflicts with your files: new.txt", "new.txt, line 1; changed by one:", "    mine\n", `value="merge"`)
+	shows(ui.send(land, url.Values{"how": {"merge"}}), "Results: written into your files with 1 conflict, and not verified; conflict markers in new.txt.")
+	marked, err := os.ReadFile(file)
+	shows(string(marked), "<<<<<<< your files\nmine\n=======\nnew\n>>>>>>> one\n")
+	shows(ui.page("/b/"+id), "Take the results back")
+	shows(ui.page(land), "write <code>new.txt</code>", `value="undo"`)
+	shows(ui.send(land, url.Values{"how": {"undo"}}), "Results: taken out of your files again.")
+	back, readErr := os.ReadFile(file)
+	if string(back) != "mine\n" {
+		t.Errorf("new.txt has %q after the undo", back)
+	}
+	if err := errors.Join(err, readErr, os.Remove(file)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The page lands the results of an isolated run. It first shows what would be written, and writes nothing.
 func TestLandOnThePage(t *testing.T) {
 	t.Parallel()
@@ -94,6 +126,7 @@ func TestLandOnThePage(t *testing.T) {
 	if shown := ui.page("/b/" + id + "/land"); !strings.Contains(shown, "write <code>new.txt</code>") || exists(file) {
 		t.Errorf("new.txt is there: %v; before the landing the page shows:\n%s", exists(file), shown)
 	}
+	mergeOnThePage(t, ui, id, file)
 	if shown := ui.send("/b/"+id+"/land", url.Values{"how": {"files"}}); !strings.Contains(shown, "Results: landed in your files") {
 		t.Errorf("the page does not land:\n%s", shown)
 	}

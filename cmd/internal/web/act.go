@@ -145,23 +145,38 @@ func (s *Site) land(r *http.Request) (*Page, error) {
 	if b.ID == "" {
 		return nil, err
 	}
+	landed := b.Trunk.Landed
+	undo := landed != nil && landed.Marred() > 0
+	if undo {
+		l, err = s.project.UndoLanding(r.Context(), b.ID, true)
+	}
+	shown := "" // the lines that conflict
+	if conflict, is := errors.AsType[*workspace.ConflictError](err); is {
+		shown = view.Conflicts(conflict.Conflicts)
+	}
 	p := s.page("Land the results", "")
 	p.Still = true
 	p.add("crumbs", "", s.html("crumbs", b))
-	p.add("land", "", s.html("land", struct {
-		B     boulder.Boulder
-		Files []workspace.Change
-		Err   error
-	}{b, l.Files, err}))
+	p.add("land", "", s.html("land", map[string]any{
+		"B": b, "Files": l.Files, "Edited": l.Conflicts, "Undo": undo, "Err": err, "Shown": shown,
+	}))
 	return p, nil
 }
 
 func (s *Site) landNow(r *http.Request) (said string, err error) {
+	ctx, id := context.WithoutCancel(r.Context()), r.PathValue("id")
 	how := project.Land{How: r.PostFormValue("how"), Branch: strings.TrimSpace(r.PostFormValue("branch"))}
-	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
-		return "", errors.New("from here, results land in your files or as a branch: see `manager land --help`")
+	var l project.Landing
+	switch how.How {
+	case "undo":
+		l, err = s.project.UndoLanding(ctx, id, false)
+	case "merge":
+		l, err = s.project.Land(ctx, id, project.Land{How: boulder.LandedFiles, Merge: true})
+	case boulder.LandedFiles, boulder.LandedBranch:
+		l, err = s.project.Land(ctx, id, how)
+	default:
+		err = errors.New("from here, results land in your files or as a branch: see `manager land --help`")
 	}
-	l, err := s.project.Land(context.WithoutCancel(r.Context()), r.PathValue("id"), how)
 	if err != nil {
 		return "", err
 	}
