@@ -84,7 +84,7 @@ paragraph for AGENTS.md that tells agents what manager expects of them.`,
 			}
 			if slots != "" {
 				a.note("Sub-tasks that work in copies lack files that git ignores. This line of %s brings them, without its #;"+
-					" `manager doctor --night` tries it with the gates of a plan: %s", a.pretty(path), slots)
+					" `manager doctor --night` tries it with the gates: %s", a.pretty(path), slots)
 			}
 			a.note("Wrote %s. For AGENTS.md:", a.pretty(path))
 			_, err = fmt.Fprint(a.Stdout, agentsParagraph)

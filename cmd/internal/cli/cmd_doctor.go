@@ -270,7 +270,7 @@ func (d *doctor) copies(ctx context.Context) (detail, do string, err error) {
 		return "", "", nil //nolint:nilerr // see above
 	}
 	return "copies of the project lack ignored files: " + text.First(10, lacks),
-		"add to the configuration what brings those that commands may need: " + add + "; doctor --night tries it with the gates of the plan", nil
+		"add to the configuration what brings those that commands may need: " + add + "; doctor --night tries it with the gates", nil
 }
 
 // state checks that the state can be written, without leaving anything behind.

@@ -41,7 +41,7 @@ func (n *night) checks() (state, choices []namedCheck) {
 // gates names commands that cannot run here as it is now.
 func (n *night) gates(ctx context.Context) (detail, do string, err error) {
 	if n.plan == nil {
-		return "there is no plan file yet: its gates are not known", "", nil
+		return n.withoutPlan(ctx)
 	}
 	var all, missing []string
 	for _, s := range n.plan.SubTasks {
@@ -59,6 +59,19 @@ func (n *night) gates(ctx context.Context) (detail, do string, err error) {
 		return "none: the judge alone decides what is done", "add commands that must exit 0 to the plan's gates", nil
 	}
 	return n.before(ctx)
+}
+
+// withoutPlan looks at what is known of gates before there is a plan.
+func (n *night) withoutPlan(ctx context.Context) (detail, do string, err error) {
+	detail = "there is no plan file yet: its gates are not known"
+	tests := n.project.Criteria(nil).Checks.Tests
+	if c := n.project.Config(); len(tests)+len(c.Gates)+len(c.NoWorse)+len(c.IntegrationGates) == 0 {
+		return detail, "", nil
+	}
+	known := *n
+	known.plan = &boulder.Plan{Task: "Pass the tests", SubTasks: []boulder.Spec{{ID: "tests", Description: "Pass the tests", NoWorse: tests}}}
+	tried, do, err := known.before(ctx)
+	return text.JoinedBy("; without it, ", detail, tried), do, err
 }
 
 // before says whether the gates are green before the work.
