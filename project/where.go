@@ -145,8 +145,11 @@ func scalar(value string) string {
 	if plainYAML().MatchString(value) {
 		return value
 	}
-	quoted, _ := json.Marshal(value) // a string; JSON is YAML
-	return string(quoted)
+	var quoted strings.Builder // JSON is YAML
+	e := json.NewEncoder(&quoted)
+	e.SetEscapeHTML(false) // people read it: && stays
+	_ = e.Encode(value)    // a string
+	return strings.TrimSpace(quoted.String())
 }
 
 // plainYAML matches what needs no quotes in a list.
