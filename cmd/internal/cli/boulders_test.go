@@ -38,8 +38,8 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 		{[]string{"logs", "01k00000"}, exitOK, "created", ""},
 		{[]string{"export", "01k00001"}, exitError, "", "01k00001/1 in log"},
 		{[]string{"export", "01k00000"}, exitOK, `"manager_export": 3`, ""},
-		{[]string{"archive", "01k00001"}, exitOK, "Archived k00001", ""}, // its snapshot is intact
-		{[]string{"archive", "01k00000"}, exitOK, "Archived k00000", ""},
+		{[]string{"archive", "01k00001"}, exitOK, "Archived k00001", "01k00001/1 in log"}, // its snapshot is intact, and not what names its sessions
+		{[]string{"archive", "01k00002"}, exitOK, "Archived k00002", "its sessions stay in OpenCode's lists: OpenCode is not installed"},
 	} {
 		stdout, stderr, code := command(project, test.args...)
 		if code != test.code || !strings.Contains(stdout, test.shows) || !strings.Contains(stderr, test.names) ||

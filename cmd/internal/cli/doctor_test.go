@@ -55,7 +55,7 @@ func TestContractHolds(t *testing.T) {
 	}
 	args := []string{"doctor", "--contract", "--opencode", binary}
 	expect(t, t.TempDir(), exitOK, args, "OpenCode 2.0.21 ("+binary+")", "✓ a prompt that is sent twice", "– a notice is shown",
-		"    no call of its API shows one", "hold, 1 not tried, in ", "!✗")
+		"    no call of its API shows one", "hold, 2 not tried, in ", "!✗")
 	stdout, _ := expect(t, t.TempDir(), exitOK, append(args, "--json"))
 	var report contractReport
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {

@@ -105,7 +105,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	writeFile(t, filepath.Join(w.dir, "go"), "")
 	m.end(exitInterrupted)
 	m.nothingLeft("after the terminal was closed")
-	if stdout, _ := w.run(0, "status"); !strings.Contains(stdout, "paused: stopped") { // else: interrupted
+	if stdout, _ := w.run(0, "status"); !strings.Contains(stdout, "paused: its process was stopped") { // else: interrupted
 		t.Errorf("the turns were not allowed to end:\n%s", stdout)
 	}
 }
