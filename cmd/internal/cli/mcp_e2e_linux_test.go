@@ -137,7 +137,7 @@ func TestHandOverFromOpenCode(t *testing.T) {
 	if _, err := p.master.WriteString("yes\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := user.Wait(); err != nil || !strings.Contains(p.text(), "gates: touch gate-ran") || !strings.Contains(p.text(), "runs in the background") {
+	if err := user.Wait(); err != nil || !strings.Contains(p.text(), "gates: touch gate-ran") || !strings.Contains(p.text(), "1 of 1 sub-tasks completed") {
 		t.Errorf("%v\n%s", err, p.text())
 	}
 	w.run(exitOK, "wait", second)
