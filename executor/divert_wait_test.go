@@ -32,7 +32,7 @@ var allowed = blockers.Settlement{Status: boulder.BlockerAnswered, Allowed: true
 // onWait calls do with the blocker's id whenever the turn reports that it waits for the user.
 func (a *attempt) onWait(t *testing.T, do func(id string) error) {
 	t.Helper()
-	notice := regexp.MustCompile(`^waits for the user until (?:\w+ \d+ \w+ )?\d\d:\d\d(?::\d\d)?: .* \((B\d+)\)$`)
+	notice := regexp.MustCompile(`^waits for the user until (?:\w+ \d+ \w+ )?\d\d:\d\d(?::\d\d)? \S+: .* \((B\d+)\)$`)
 	a.refuse = func(b boulder.Body) error {
 		switch b := b.(type) {
 		case boulder.BlockerRaised:
