@@ -154,9 +154,8 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 		}
 	}
 	for _, d := range s.dirs() {
-		leftovers, _ := fs.Glob(os.DirFS(d.path()), stagedPrefix+"*") // by LandFiles that was killed; the pattern is valid
-		for _, name := range leftovers {
-			_ = os.RemoveAll(filepath.Join(d.path(), name))
+		if err := d.removeStaged(); err != nil {
+			return err
 		}
 	}
 	return s.removeAll(boulderID)
@@ -188,37 +187,11 @@ func (s *Slots) captureAll(ctx context.Context, boulderID, base string) error {
 // removeAll removes the slots of a boulder, except for what has files that are nowhere else.
 func (s *Slots) removeAll(boulderID string) error {
 	for _, d := range s.dirs() {
-		if err := errors.Join(removeSlots(filepath.Join(d.path(), boulderID)), s.leave(d)); err != nil {
+		if err := errors.Join(d.removeSlots(boulderID), s.leave(d)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// removeSlots removes a directory of slots, except for what has files that are nowhere else.
-func removeSlots(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		if strings.HasPrefix(entry.Name(), keptPrefix) || os.RemoveAll(path) == nil {
-			continue
-		}
-		// An agent or a tool, such as Go's module cache, made directories read-only.
-		_ = filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
-			if info, lookErr := d.Info(); err == nil && lookErr == nil && d.IsDir() {
-				_ = os.Chmod(path, info.Mode().Perm()|0o200) // one that cannot be read was not captured, and stays
-			}
-			return nil
-		})
-		if removeErr := os.RemoveAll(path); removeErr != nil {
-			err = fmt.Errorf("%w: its results are safe; remove %s yourself, with the rights of the files' owner", removeErr, path)
-		}
-	}
-	_ = os.Remove(dir) // if it is empty now
-	return err
 }
 
 // KeptAside returns the directories that [Slots.OnKept] was told of, and that are still there.

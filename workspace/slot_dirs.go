@@ -44,9 +44,71 @@ func (d slotsDir) write(name string, data []byte) error {
 	return statedir.Write(d.base, strings.Join(append(slices.Clip(d.below), name), "/"), data)
 }
 
-func (d slotsDir) has(name string) bool {
-	_, err := os.Lstat(filepath.Join(d.path(), name))
-	return err == nil
+func (d slotsDir) has(name string) bool { return isDir(filepath.Join(d.path(), name)) }
+
+// isDir reports whether a directory is there. A link to one is none: agents can make links.
+func isDir(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
+}
+
+// removeStaged removes what a killed [Slots.LandFiles] left.
+func (d slotsDir) removeStaged() error {
+	root, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	leftovers, _ := fs.Glob(root.FS(), stagedPrefix+"*") // the pattern is valid
+	for _, name := range leftovers {
+		_ = root.RemoveAll(name)
+	}
+	return nil
+}
+
+// removeSlots removes a boulder's directory, except for what has files that are nowhere else. An agent may have put a link in
+// the place of the directory or of a slot: it is removed, and what it leads to is not touched.
+func (d slotsDir) removeSlots(boulderID string) error {
+	dir := filepath.Join(d.path(), boulderID)
+	if !exists(dir) {
+		return nil
+	}
+	parent, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	if !isDir(dir) {
+		return parent.Remove(boulderID)
+	}
+	root, err := d.open(boulderID)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), keptPrefix) || root.RemoveAll(entry.Name()) == nil {
+			continue
+		}
+		// An agent or a tool, such as Go's module cache, made directories read-only.
+		path := filepath.Join(dir, entry.Name())
+		_ = filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.IsDir() {
+				return nil //nolint:nilerr // one that cannot be read was not captured, and stays
+			}
+			name, err := filepath.Rel(dir, path)
+			if info, lookErr := entry.Info(); err == nil && lookErr == nil {
+				_ = root.Chmod(name, info.Mode().Perm()|0o200)
+			}
+			return nil
+		})
+		if removeErr := root.RemoveAll(entry.Name()); removeErr != nil {
+			err = fmt.Errorf("%w: its results are safe; remove %s yourself, with the rights of the files' owner", removeErr, path)
+		}
+	}
+	_ = parent.Remove(boulderID) // if it is empty now
+	return err
 }
 
 // Dirs returns the directories in which the project has slots. Each has a directory for each boulder.
@@ -74,7 +136,7 @@ func (s *Slots) dirs() (all []slotsDir) {
 			all = append(all, slotsDir{filepath.Dir(path), []string{filepath.Base(path)}})
 		}
 	}
-	if old := s.inState(); exists(old.path()) {
+	if old := s.inState(); isDir(filepath.Dir(old.path())) && isDir(old.path()) {
 		all = append(all, old)
 	}
 	return all

@@ -188,3 +188,45 @@ func TestForeignListOfSlots(t *testing.T) {
 		t.Errorf("%s was used: %v", precious, err)
 	}
 }
+
+// An agent can put links in the place of its slot, of its boulder's directory, or of all slots. Landing removes the link at most.
+func TestFreeFollowsNoLinks(t *testing.T) {
+	t.Parallel()
+	for name, place := range map[string]string{"slot": "b/1", "boulder": "b", "staged": "land-x", "all": "", "in the project": ""} {
+		l, precious := newLine(t, "a", "1\n"), repo{t, t.TempDir()}
+		precious.write("b/1/file", "precious")
+		precious.write("land-registry/file", "precious")
+		precious.write("1/file", "precious")
+		inside := name == "in the project"
+		if inside {
+			l.slots.Home = nil
+		}
+		l.prepare(1, "x", 1, l.base)
+		link := filepath.Join(l.slots.Dirs()[0], place)
+		must(t, os.RemoveAll(link))
+		must(t, os.Symlink(precious.dir, link))
+		before := len(files(t, precious.dir))
+		if err := l.slots.Free(t.Context(), "b", l.base, true, func(string) bool { return true }); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, l.slots.Discard("b"))
+		if left := files(t, precious.dir); len(left) != before {
+			t.Errorf("%s: what the link leads to has only %q", name, left)
+		}
+		if _, err := os.Lstat(link); place != "" && err == nil {
+			t.Errorf("%s: the link is left", name)
+		}
+	}
+}
+
+// files returns the files below a directory.
+func files(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			all = append(all, path)
+		}
+		return err
+	}))
+	return all
+}
