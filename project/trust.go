@@ -47,10 +47,16 @@ func (p *Project) CheckTrust() error {
 	if u == nil {
 		return nil
 	}
-	return usagef("%s\nRead it, then: manager trust (or use a configuration of your own alone, with --config)", p.Distrusted())
+	return usagef("%w\nRead it, then: manager trust (or use a configuration of your own alone, with --config)", &DistrustError{p.Distrusted()})
 }
 
-// Distrusted says what the project's manager.yaml sets that does not count; empty if all of it counts.
+// DistrustError says what is not trusted. Whoever shows it shows all of it: a command that looks like a secret is one that would
+// run unseen.
+type DistrustError struct{ said string }
+
+func (e *DistrustError) Error() string { return e.said }
+
+// Distrusted says what the project's manager.yaml sets that does not count, with nothing redacted; empty if all of it counts.
 func (p *Project) Distrusted() string {
 	u := p.cfg.Untrusted
 	if u == nil {
@@ -60,7 +66,7 @@ func (p *Project) Distrusted() string {
 	fmt.Fprintf(&b, "%s sets what runs commands, reaches outside, or decides what agents may do and spend, and you have not trusted"+
 		" it as it is now:", u.Path)
 	for _, e := range u.Ignored {
-		fmt.Fprintf(&b, "\n  %s: %s", e.Key, text.OneLine(p.secrets.Text(e.Value)))
+		fmt.Fprintf(&b, "\n  %s: %s", text.Whole(e.Key), text.Whole(e.Value))
 	}
 	return b.String()
 }

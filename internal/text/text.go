@@ -7,8 +7,10 @@ package text
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -32,6 +34,14 @@ func Safe(s string) string {
 
 // OneLine is [Safe] on one line, with runs of white space folded.
 func OneLine(s string) string { return strings.Join(strings.Fields(Safe(s)), " ") }
+
+// Whole is a text on one line with nothing left out, for what somebody agrees to: if it has what does not show, it is quoted.
+func Whole(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return s
+	}
+	return strconv.Quote(s)
+}
 
 // Clip is [OneLine], then [Truncate].
 func Clip(s string, n int) string { return Truncate(OneLine(s), n) }

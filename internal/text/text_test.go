@@ -110,3 +110,19 @@ func TestQuotedLinesStayMarked(t *testing.T) {
 		}
 	})
 }
+
+// What does not show in a terminal is quoted, not dropped.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"touch 'a  b' \\n": "touch 'a  b' \\n",
+		"true\ntouch x":    `"true\ntouch x"`,
+		"a\x1b[8mb":        `"a\x1b[8mb"`,
+		"a\u202eb\u200bc":  `"a\u202eb\u200bc"`,
+		"a\xffb":           `"a\xffb"`,
+	} {
+		if got := Whole(s); got != want {
+			t.Errorf("%q is shown as %s", s, got)
+		}
+	}
+}

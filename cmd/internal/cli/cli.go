@@ -114,7 +114,11 @@ func Main(env Env) int {
 		err = outputError(err, *failed)
 	}
 	if err != nil && !errors.Is(err, errSilent) {
-		fmt.Fprintln(a.Stderr, text.Wrap("manager: "+text.Safe(project.Message(err)), a.on(a.Stderr).Lines()))
+		to := a.Stderr
+		if _, whole := errors.AsType[*project.DistrustError](err); whole {
+			to = unguarded(to)
+		}
+		fmt.Fprintln(to, text.Wrap("manager: "+text.Safe(project.Message(err)), a.on(a.Stderr).Lines()))
 	}
 	return exitCode(err)
 }

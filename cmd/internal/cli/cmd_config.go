@@ -57,7 +57,7 @@ func (r *configReport) Print(o page.Out) {
 	if r.Untrusted != nil {
 		o.Say("# not trusted, and without effect: ", o.Plain(r.Untrusted.Path), " (read it, then: manager trust)")
 		for _, e := range r.Untrusted.Ignored {
-			o.Say("# ", e.Key, ": ", o.Plain(e.Value))
+			o.Say("# ", o.Plain(text.Whole(e.Key)), ": ", o.Plain(text.Whole(e.Value)))
 		}
 	}
 }

@@ -48,7 +48,9 @@ func (a *app) runTrust(remove bool) error {
 		return err
 	}
 	for _, e := range u.Ignored {
-		fmt.Fprintf(a.Stdout, "%s: %s\n", e.Key, text.OneLine(a.secrets.Text(e.Value)))
+		if _, err := fmt.Fprintf(unguarded(a.Stdout), "%s: %s\n", text.Whole(e.Key), text.Whole(e.Value)); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(a.Stdout, "Trusted: %s, until it changes.\n", a.pretty(u.Path))
 	return nil
@@ -60,7 +62,7 @@ func (a *app) askTrust(ctx context.Context) error {
 	if refused == nil || !a.interactive() {
 		return refused
 	}
-	fmt.Fprintln(a.Stderr, text.Safe(a.project.Distrusted()))
+	fmt.Fprintln(unguarded(a.Stderr), text.Safe(a.project.Distrusted()))
 	switch _, err := a.choose(ctx, "Trust it as it is now?", "yes", "no"); {
 	case errors.Is(err, orchestrator.ErrDeclined):
 		return refused
