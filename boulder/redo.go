@@ -220,7 +220,9 @@ func (s *State) Redoable(ids []string) error {
 			return err
 		case slices.Contains(ids[:i], id):
 			return fmt.Errorf("sub-task %q is named twice", id)
-		case t.Status == SubTaskSuperseded, t.Status == SubTaskSkipped && !b.Status.Terminal():
+		case t.Status == SubTaskSkipped && !b.Status.Terminal():
+			return fmt.Errorf("sub-task %q is skipped: what is skipped can be redone once the boulder is over", id)
+		case t.Status == SubTaskSuperseded:
 			return fmt.Errorf("sub-task %q is %s, so there is nothing to redo", id, t.Status)
 		case t.Status != SubTaskCompleted && b.Status.Terminal():
 			anew = cmp.Or(anew, fmt.Sprintf("boulder %s is over, and sub-task %q is %s", ShortID(b.ID), id, t.Status))

@@ -311,6 +311,9 @@ func retry(s *boulder.State, t *boulder.SubTask, now time.Time) ([]boulder.Body,
 		return nil, refusal("sub-task %q has not begun: it waits for what it depends on", t.ID)
 	case t.Status == boulder.SubTaskBlocked:
 		return nil, refusal("sub-task %q is blocked: it %s; retry or skip that", t.ID, t.Reason)
+	case t.Status == boulder.SubTaskSkipped:
+		return nil, refusal("sub-task %q is skipped, and others may have built on that: once the boulder is over, `manager redo %[1]s`"+
+			" does it, in a new boulder", t.ID)
 	}
 	return nil, refusal("sub-task %q is %s, and others may have built on that: `manager redo %[1]s` does it again, and what "+
 		"follows from it where it has to", t.ID, t.Status)

@@ -113,11 +113,18 @@ func subTaskPlace(ref string) (n int, ok bool) {
 	return n, n > 0
 }
 
-// findSubTask finds a sub-task by its id, or else by its number.
+// findSubTask finds a sub-task by its id or its number. What is the id of one and the number of another is refused: lists of
+// tasks have numbers as ids.
 func findSubTask(d boulder.Snapshot, ref string) (*boulder.SubTask, error) {
 	i := slices.IndexFunc(d.SubTasks, func(t *boulder.SubTask) bool { return t.ID == ref })
-	if n, isNumber := subTaskPlace(ref); i < 0 && isNumber {
-		i = slices.IndexFunc(d.SubTasks, func(t *boulder.SubTask) bool { return t.Position == n })
+	if n, isNumber := subTaskPlace(ref); isNumber {
+		at := slices.IndexFunc(d.SubTasks, func(t *boulder.SubTask) bool { return t.Position == n })
+		if i >= 0 && at >= 0 && at != i {
+			id, number := d.SubTasks[i], d.SubTasks[at]
+			return nil, usagef("boulder %s has two: %q is the id of [%d] %s, and the number of [%d] %s: say '[%[3]d]' or '[%[5]d]'",
+				boulder.ShortID(d.Boulder.ID), ref, id.Position, text.Clip(id.Subject, 40), number.Position, text.Clip(number.Subject, 40))
+		}
+		i = max(i, at)
 	}
 	if i >= 0 {
 		return d.SubTasks[i], nil
