@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/statedir"
@@ -125,13 +127,7 @@ func (s *Slots) inState() slotsDir {
 }
 
 func (s *Slots) dirs() (all []slotsDir) {
-	paths := listed(s.project.git.dir)
-	if home, err := s.Place(); err == nil { // the list goes with the state directory
-		if path := filepath.Join(home, s.project.slotsName()); !slices.Contains(paths, path) {
-			paths = append(paths, path)
-		}
-	}
-	for _, path := range paths {
+	for _, path := range listed(s.project.git.dir).Dirs {
 		if s.owns(path) {
 			all = append(all, slotsDir{filepath.Dir(path), []string{filepath.Base(path)}})
 		}
@@ -142,21 +138,27 @@ func (s *Slots) dirs() (all []slotsDir) {
 	return all
 }
 
-// listed returns what a project's slotDirsFile names. A repository may have brought it along.
-func listed(project string) []string {
-	var list struct {
-		Dirs []string `json:"dirs"`
-	}
+// list is what slotDirsFile says.
+type list struct {
+	ID   string   `json:"id"` // random, and in the ownerFile of each
+	Dirs []string `json:"dirs"`
+}
+
+// listed reads a project's slotDirsFile. A repository may have brought it along.
+func listed(project string) (l list) {
 	data, err := os.ReadFile(filepath.Join(project, stateDir, slotDirsFile))
-	if err != nil || json.Unmarshal(data, &list) != nil {
-		return nil
+	if err != nil || json.Unmarshal(data, &l) != nil || len(l.ID) != len(rand.Text()) {
+		return list{}
 	}
-	return slices.DeleteFunc(list.Dirs, func(path string) bool { return !filepath.IsAbs(path) })
+	l.Dirs = slices.DeleteFunc(l.Dirs, func(path string) bool { return !filepath.IsAbs(path) })
+	return l
 }
 
 // owner is what ownerFile says.
 type owner struct {
-	Project string `json:"project"` // its directory
+	Project string `json:"project"`       // its directory
+	ID      string `json:"manager_slots"` // of its list
+	State   uint64 `json:"state"`         // the inode of its state directory: stays if it is moved, and a copy has another
 }
 
 func ownerOf(path string) (o owner) {
@@ -167,25 +169,40 @@ func ownerOf(path string) (o owner) {
 	return o
 }
 
-// owns reports whether a directory has slots of this project: it says so, or says so of one that does not have it any
-// more, since that was moved here. The directory that a copy of the project lists is that of the original.
+// owner returns what a directory of this project is to say.
+func (s *Slots) owner(id string) owner {
+	o := owner{Project: s.project.git.dir, ID: id}
+	if info, err := os.Lstat(filepath.Join(o.Project, stateDir)); err == nil {
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			o.State = stat.Ino
+		}
+	}
+	return o
+}
+
+// owns reports whether a directory has slots of this project: both have the same id, and it names this project, or one that
+// does not have the id any more, since it was moved here. In doubt, it does not: nothing is used or removed there.
 func (s *Slots) owns(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() || !statedir.Owned(info) {
 		return false
 	}
-	of := ownerOf(path).Project
-	return of == s.project.git.dir || of != "" && !slices.Contains(listed(of), path)
+	of, mine := ownerOf(path), s.owner(listed(s.project.git.dir).ID)
+	if mine.ID == "" || of.ID != mine.ID || !filepath.IsAbs(of.Project) {
+		return false
+	}
+	return of.Project == mine.Project || of.State == mine.State && listed(of.Project).ID != mine.ID
 }
 
-// Abandoned returns the directories of slots below a home whose projects have no state any more, by the projects' directories.
+// Abandoned returns the directories of slots below a home whose projects are gone or do not know of them any more, by the
+// projects' directories.
 func Abandoned(home string) map[string][]string {
 	all := map[string][]string{}
 	owners, _ := fs.Glob(os.DirFS(home), "*/"+ownerFile) // the pattern is valid
 	for _, name := range owners {
 		dir := filepath.Join(home, filepath.Dir(name))
-		if of := ownerOf(dir).Project; of != "" && !exists(filepath.Join(of, stateDir)) {
-			all[of] = append(all[of], dir)
+		if of := ownerOf(dir); filepath.IsAbs(of.Project) && (of.ID == "" || listed(of.Project).ID != of.ID) {
+			all[of.Project] = append(all[of.Project], dir)
 		}
 	}
 	return all
@@ -251,6 +268,7 @@ func (s *Slots) Place() (string, error) {
 
 // below makes the project's directory below home.
 func (s *Slots) below() (slotsDir, error) {
+	defer s.lockDirs()()
 	home, err := s.Place()
 	if err == nil {
 		err = os.MkdirAll(home, 0o700)
@@ -264,49 +282,82 @@ func (s *Slots) below() (slotsDir, error) {
 	name := s.project.slotsName()
 	for n := 2; ; n++ {
 		d := slotsDir{home, []string{name}}
-		root, err := d.open()
-		if err != nil {
-			return d, err
+		free, err := s.free(d)
+		if err == nil && free {
+			err = s.claim(d)
 		}
-		root.Close()
-		if o := ownerOf(d.path()); o.Project == "" || s.owns(d.path()) {
-			return d, s.claimDir(d)
+		if err != nil || free {
+			return d, err
 		}
 		name = fmt.Sprintf("%s-%d", s.project.slotsName(), n) // of a project that was here before and has been moved away
 	}
 }
 
+// free reports whether a directory is this project's or nobody's, and makes it if it is not there.
+func (s *Slots) free(d slotsDir) (bool, error) {
+	if info, err := os.Lstat(d.path()); err == nil && info.IsDir() && !statedir.Owned(info) {
+		return false, nil
+	}
+	root, err := d.open()
+	if err != nil {
+		return false, err
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	return err == nil && len(entries) == 0 || s.owns(d.path()), err
+}
+
+// lockDirs keeps other processes and methods from changing whose the directories are, until unlock is called.
+func (s *Slots) lockDirs() (unlock func()) {
+	f, err := os.Open(filepath.Join(s.project.git.dir, stateDir))
+	if err != nil {
+		return func() {} // there is no state yet
+	}
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX) // without, two that begin at once might get a directory each
+	return func() { _ = f.Close() }
+}
+
 // claimDir notes whose slots a directory has, there and in the project.
 func (s *Slots) claimDir(d slotsDir) error {
-	path, project := d.path(), s.project.git.dir
+	defer s.lockDirs()()
+	return s.claim(d)
+}
+
+func (s *Slots) claim(d slotsDir) error {
+	path, l := d.path(), listed(s.project.git.dir)
 	if path == s.inState().path() {
 		return nil
 	}
-	if ownerOf(path).Project != project {
-		data, err := json.Marshal(owner{project})
-		if err == nil {
-			err = d.write(ownerFile, data)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if slices.Contains(listed(project), path) {
+	l.Dirs = slices.DeleteFunc(l.Dirs, func(path string) bool { return !s.owns(path) })
+	if slices.Contains(l.Dirs, path) && ownerOf(path) == s.owner(l.ID) {
 		return nil
 	}
-	return s.list(append(slices.DeleteFunc(listed(project), func(path string) bool { return !s.owns(path) }), path))
+	if len(l.Dirs) == 0 { // the id may be that of a project of which this is a copy
+		l.ID = rand.Text()
+	}
+	if !slices.Contains(l.Dirs, path) {
+		l.Dirs = append(l.Dirs, path)
+	}
+	if err := s.list(l); err != nil { // first: an empty directory without an owner can be taken
+		return err
+	}
+	data, err := json.Marshal(s.owner(l.ID))
+	if err == nil {
+		err = d.write(ownerFile, data)
+	}
+	return err
 }
 
 // list writes slotDirsFile.
-func (s *Slots) list(paths []string) error {
-	if len(paths) == 0 {
+func (s *Slots) list(l list) error {
+	if len(l.Dirs) == 0 {
 		err := os.Remove(filepath.Join(s.project.git.dir, stateDir, slotDirsFile))
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 		return err
 	}
-	data, err := json.Marshal(map[string][]string{"dirs": paths})
+	data, err := json.Marshal(l)
 	if err == nil {
 		err = statedir.Write(s.project.git.dir, stateDir+"/"+slotDirsFile, data)
 	}
@@ -315,6 +366,7 @@ func (s *Slots) list(paths []string) error {
 
 // leave removes a directory of slots that is empty. Another process may be about to make a slot there.
 func (s *Slots) leave(d slotsDir) error {
+	defer s.lockDirs()()
 	path := d.path()
 	entries, err := os.ReadDir(path)
 	if err != nil || len(entries) > 1 || len(entries) == 1 && entries[0].Name() != ownerFile {
@@ -322,12 +374,14 @@ func (s *Slots) leave(d slotsDir) error {
 	}
 	_ = os.Remove(filepath.Join(path, ownerFile))
 	if os.Remove(path) != nil && exists(path) {
-		return s.claimDir(d)
+		return s.claim(d)
 	}
 	if d.below[0] == stateDir {
 		return nil
 	}
-	return s.list(slices.DeleteFunc(listed(s.project.git.dir), func(other string) bool { return other == path || !s.owns(other) }))
+	l := listed(s.project.git.dir)
+	l.Dirs = slices.DeleteFunc(l.Dirs, func(other string) bool { return other == path || !s.owns(other) })
+	return s.list(l)
 }
 
 var notInName = text.Regexp(`[^A-Za-z0-9._-]+`)

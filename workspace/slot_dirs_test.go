@@ -175,17 +175,97 @@ func TestNoHomeForSlots(t *testing.T) {
 	}
 }
 
-// A repository may bring a list of directories along. Only what says that it has slots of this project counts.
+// A repository may bring a list of directories along. Only what manager made for this project counts.
 func TestForeignListOfSlots(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, "a", "1\n")
-	precious := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(precious, "b"), 0o700))
-	l.write(".manager/slots.json", `{"dirs": ["`+precious+`", "../b", "`+precious+`/none"]}`)
-	s, _ := l.prepare(1, "x", 1, l.base)
+	id := strings.Repeat("A", 26)
+	list := func(dir string) string {
+		return `{"id": "` + id + `", "dirs": ["` + dir + `", "../b", "` + dir + `/none"]}`
+	}
+	for name, says := range map[string]string{
+		"nothing": "", "of another program": `{"id": "` + id + `", "project": "my-project"}`, "relative": `{"project": "x/y"}`,
+		"without an id": `{"project": "/gone"}`, "another id": `{"project": "/gone", "manager_slots": "` + strings.Repeat("B", 26) + `"}`,
+		"relative with the id": `{"project": "gone", "manager_slots": "` + id + `"}`,
+	} {
+		l, precious := newLine(t, "a", "1\n"), repo{t, t.TempDir()}
+		precious.write("b/file", "precious")
+		precious.write("land-registry/file", "precious")
+		if says != "" {
+			precious.write("project.json", says)
+		}
+		before := len(files(t, precious.dir))
+		for range 2 { // before anything of its own is there, and after
+			l.write(".manager/slots.json", list(precious.dir))
+			must(t, l.slots.Free(t.Context(), "b", l.base, true, func(string) bool { return true }))
+			for _, id := range l.slots.Directories() {
+				must(t, l.slots.Discard(id))
+			}
+			s, _ := l.prepare(1, "x", 1, l.base)
+			must(t, l.slots.Free(t.Context(), "b", l.base, true, func(string) bool { return true }))
+			if left := files(t, precious.dir); len(left) != before || strings.HasPrefix(s.Dir(), precious.dir) {
+				t.Errorf("%s: %s was used, and has %q", name, precious.dir, left)
+			}
+		}
+	}
+}
+
+// A project that was moved keeps its slots when a new one at its former place, or a copy of it, runs and is uninstalled first.
+func TestSlotsOfAProjectThatWasMovedAreNotAnothers(t *testing.T) {
+	t.Parallel()
+	for name, another := range map[string]func(former, moved string) string{
+		"new at its place": func(former, _ string) string { return former },
+		"copied":           func(_, moved string) string { return moved + "-copy" },
+	} {
+		home, places := t.TempDir(), t.TempDir()
+		former, moved := filepath.Join(places, "shop"), filepath.Join(places, "moved")
+		prepare := func(dir, id string) repo {
+			t.Helper()
+			slots := open(t, dir, home)
+			base, err := slots.Base(t.Context(), true, time.Unix(1, 0))
+			must(t, err)
+			s, err := slots.Prepare(t.Context(), boulder.SlotClaim{BoulderID: id, Slot: 1, SubTaskID: "x", Attempt: 1, Base: base, From: base})
+			must(t, err)
+			return repo{t, s.Dir()}
+		}
+		made := newRepo(t, "a", "1\n")
+		must(t, os.CopyFS(former, os.DirFS(made.dir)))
+		first := prepare(former, "b")
+		first.write("a", "work in progress")
+		must(t, os.Rename(former, moved))
+		other := another(former, moved)
+		source := moved
+		if other == former {
+			source = made.dir
+		}
+		must(t, os.CopyFS(other, os.DirFS(source)))
+		must(t, open(t, other, home).Discard("b"))
+		prepare(other, "c")
+		must(t, open(t, other, home).Discard("b"))
+		if in := prepare(moved, "b"); in.dir != first.dir || in.read("a") != "work in progress" {
+			t.Errorf("%s: moved, it works in %s, which has %q; before in %s", name, in.dir, in.read("a"), first.dir)
+		}
+	}
+}
+
+// A directory that has files, or is another user's, is not taken as a new one.
+func TestSlotsInNobodysDirectory(t *testing.T) {
+	t.Parallel()
+	l, home := newLine(t, "a", "1\n"), t.TempDir()
+	l.slots.Home = func() (string, error) { return home, nil }
+	l.prepare(1, "x", 1, l.base)
+	dir := l.slots.Dirs()[0]
 	must(t, l.slots.Free(t.Context(), "b", l.base, true, func(string) bool { return true }))
-	if _, err := os.Stat(filepath.Join(precious, "b")); err != nil || strings.HasPrefix(s.Dir(), precious) {
-		t.Errorf("%s was used: %v", precious, err)
+	must(t, os.MkdirAll(filepath.Join(dir, "b"), 0o700))
+	if s, _ := l.prepare(1, "x", 1, l.base); filepath.Dir(filepath.Dir(s.Dir())) != dir+"-2" {
+		t.Errorf("beside files of nobody's, it works in %s", s.Dir())
+	}
+	must(t, l.slots.Free(t.Context(), "b", l.base, true, func(string) bool { return true }))
+	must(t, os.Remove(filepath.Join(dir, "b")))
+	if os.Chown(dir, 65534, 65534) != nil {
+		t.Skip("needs root")
+	}
+	if s, _ := l.prepare(1, "x", 1, l.base); filepath.Dir(filepath.Dir(s.Dir())) != dir+"-2" {
+		t.Errorf("beside another user's directory, it works in %s", s.Dir())
 	}
 }
 
