@@ -54,6 +54,7 @@ func (e *ConflictError) Unwrap() error { return ErrConflict }
 const (
 	yours      = "your files" // labels the user's side in conflict markers
 	whyIgnored = "a file of yours is there, which git ignores"
+	whyShape   = "one side has a file where the other has a directory or a link"
 )
 
 // entry is what a tree has at a path.
@@ -73,7 +74,7 @@ func (s *Slots) conflicts(ctx context.Context, m merged, users, base, tip string
 	for _, name := range slices.Sorted(maps.Keys(m.sides)) {
 		c := Conflict{full: beside.ReplaceAllString(name, "")}
 		if c.full != name {
-			c.Why = "one side has a file where the other has a directory or a link"
+			c.Why = whyShape
 		} else if c.Why, err = s.unmarkable(ctx, name, m.sides[name]); err != nil {
 			return nil, err
 		}
@@ -216,8 +217,8 @@ func (s *Slots) resolve(ctx context.Context, l *landing, m merged, users string)
 	if err != nil {
 		return err
 	}
-	switch marked := func(c Conflict) bool { return slices.Contains(l.marked, c.Path) }; {
-	case l.marked != nil:
+	switch marked := func(c Conflict) bool { return c.Why != whyShape && slices.Contains(l.Marked, c.Path) }; {
+	case l.Marked != nil:
 		edited := slices.DeleteFunc(slices.Clone(all), func(c Conflict) bool { return !marked(c) })
 		if all = slices.DeleteFunc(all, marked); len(all) > 0 {
 			return &ConflictError{all, yours}
@@ -235,6 +236,28 @@ func (s *Slots) resolve(ctx context.Context, l *landing, m merged, users string)
 	}
 	l.Conflicts = all
 	return err
+}
+
+// hidden refuses an undo if git ignores by now a file that landed anew: it is in no tree of the user's files, and would stay.
+func (s *Slots) hidden(ctx context.Context, root *os.Root, l *landing, changes []Change) error {
+	back, err := s.changes(ctx, l.Base, l.Tip)
+	if err != nil {
+		return err
+	}
+	refused := &ConflictError{With: "your ignore rules"}
+	for _, c := range back {
+		info := look(root, c.Path)
+		if !c.Deleted || info == nil || info.IsDir() || slices.ContainsFunc(changes, func(of Change) bool { return of.Path == c.Path }) {
+			continue
+		}
+		refused.Conflicts = append(refused.Conflicts, Conflict{
+			Path: strings.TrimPrefix(c.Path, s.project.prefix), Why: "git ignores it since it landed: remove it, or the rule", By: []string{"the results"},
+		})
+	}
+	if refused.Conflicts == nil {
+		return nil
+	}
+	return refused
 }
 
 // spareIgnored takes changes out of a landing that would need a place where the user has a file that git ignores.
@@ -269,7 +292,7 @@ func (s *Slots) spareIgnored(ctx context.Context, root *os.Root, l *landing, cha
 // stays is left, there is nothing to write.
 func (s *Slots) pinFiles(ctx context.Context, l *landing) (written string, err error) {
 	p, name := s.project, "tip.written" // names of sub-tasks have no dot
-	if l.marked != nil {
+	if l.Marked != nil {
 		name = "tip.edited"
 		written, err = p.commit(ctx, l.From, l.Base, "The user's files before the landing was undone", time.Unix(0, 0))
 	} else if l.From == l.To {
@@ -278,7 +301,7 @@ func (s *Slots) pinFiles(ctx context.Context, l *landing) (written string, err e
 		written, err = p.commit(ctx, l.To, written, "The user's files as they were written, with conflicts", time.Unix(0, 0))
 	}
 	if err == nil {
-		_, err = p.git.output(ctx, "update-ref", dropped+l.boulderID+"/"+name, written)
+		_, err = p.git.output(ctx, "update-ref", dropped+l.BoulderID+"/"+name, written)
 	}
 	return written, err
 }

@@ -334,3 +334,154 @@ func TestMergeIsAllOrNothing(t *testing.T) {
 		t.Errorf("left: %q, %v", left, err)
 	}
 }
+
+// killed lets MergeFiles or its undo be killed at a step, and reports whether it came to that.
+func (c clash) killed(step int, do func() error) bool {
+	c.Helper()
+	n := 0
+	c.slots.OnStep(func() error {
+		if n++; n == step {
+			return workspace.ErrKilled
+		}
+		return nil
+	})
+	defer c.slots.OnStep(nil)
+	err := do()
+	if n < step {
+		must(c, err)
+	} else if !errors.Is(err, workspace.ErrKilled) {
+		c.Fatal(err)
+	}
+	return n >= step
+}
+
+// threeFiles is a clash in the first of three files.
+func threeFiles(t *testing.T) clash {
+	return newClash(t, func(in repo) {
+		in.write("a.txt", "1\n2\ntheirs\n4\n5\n6\n7\n8\n")
+		in.write("b.txt", "b\nlanded\n")
+		in.write("z.txt", "z landed\n")
+	}, func(in repo) { in.write("a.txt", "1\n2\nmine\n4\n5\n6\n7\n8\n") })
+}
+
+const threeMarked = "1\n2\n<<<<<<< your files\nmine\n=======\ntheirs\n>>>>>>> colours\n4\n5\n6\n7\n8\n"
+
+// What the user edits after a kill, before the file is written, is merged with when the landing is repeated. Markers never
+// nest: where a file has them and another was edited, the repeat is refused until they are out.
+func TestMergeAfterAKillAndAnEdit(t *testing.T) {
+	t.Parallel()
+	nested := 0
+	for step, more := 1, true; more; step++ {
+		c := threeFiles(t)
+		more = c.killed(step, func() error { _, err := c.merge(); return err })
+		if c.read("b.txt") != "b\n" {
+			continue
+		}
+		c.write("b.txt", "top\nb\n")
+		marked := c.read("a.txt") == threeMarked
+		if marked {
+			nested++
+			c.write("a.txt", threeMarked+"more\n")
+			if _, err := c.merge(); err == nil || !strings.Contains(err.Error(), "take its conflict markers out of a.txt") {
+				t.Fatalf("step %d: %v", step, err)
+			}
+			if got := c.read("a.txt") + c.read("b.txt"); got != threeMarked+"more\ntop\nb\n" {
+				t.Fatalf("step %d, refused: %q", step, got)
+			}
+			c.write("a.txt", threeMarked)
+		}
+		m, err := c.merge()
+		must(t, err)
+		if got := c.read("a.txt") + c.read("b.txt") + c.read("z.txt"); got != threeMarked+"top\nb\nlanded\nz landed\n" || len(m.Changes) != 3 {
+			t.Errorf("step %d, merged again: %q, %+v", step, got, m.Changes)
+		}
+	}
+	if nested == 0 {
+		t.Error("no kill came between the files")
+	}
+}
+
+// An undo that was killed is repeated with the edits that came between: all goes back, or nothing and the file is named.
+func TestUndoAfterAKillAndAnEdit(t *testing.T) {
+	t.Parallel()
+	for _, edit := range []string{"top\nb\nlanded\n", "b\nmine\n"} {
+		for step, more := 1, true; more; step++ {
+			c := threeFiles(t)
+			m, err := c.merge()
+			must(t, err)
+			must(t, c.slots.EndLanding(c.base, c.result))
+			undo := func() error {
+				_, err := c.slots.UndoMerge(t.Context(), "b", m.Written, []string{"a.txt"}, false)
+				return err
+			}
+			more = c.killed(step, undo)
+			if c.read("b.txt") != "b\nlanded\n" {
+				continue
+			}
+			c.write("a.txt", c.read("a.txt")+"more\n")
+			c.write("b.txt", edit)
+			err = undo()
+			got := c.read("a.txt") + c.read("b.txt") + c.read("z.txt")
+			switch undone := "1\n2\nmine\n4\n5\n6\n7\n8\nmore\ntop\nb\n(none)"; {
+			case edit != "b\nmine\n":
+				if err != nil || got != undone {
+					t.Errorf("step %d: %v, %q", step, err, got)
+				}
+			case !errors.Is(err, workspace.ErrConflict) || !strings.Contains(err.Error(), "b.txt") || !strings.HasSuffix(got, "more\nb\nmine\nz landed\n"):
+				t.Errorf("step %d, edited where results landed: %v, %q", step, err, got)
+			}
+		}
+	}
+}
+
+// A landing with conflicts that was killed before its record is not forgotten for other results, which would nest markers.
+func TestMergeThatIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	c := threeFiles(t)
+	_, err := c.merge()
+	must(t, err)
+	s, in := c.prepare(2, "other", 1, c.base)
+	in.write("other.txt", "o\n")
+	other, _, err := s.Capture(t.Context(), "")
+	must(t, err)
+	if _, err = c.slots.LandFiles(t.Context(), c.base, other, false); err == nil || !strings.Contains(err.Error(), "`manager land --files --merge b`") {
+		t.Errorf("another lands: %v", err)
+	}
+	must(t, c.slots.PutBack(t.Context(), c.base, other)) // a branch of the other
+	_, err = c.merge()
+	must(t, err)
+	if got := c.read("a.txt") + c.read("other.txt"); got != threeMarked+"(none)" {
+		t.Errorf("merged again: %q", got)
+	}
+	must(t, c.slots.EndLanding(c.base, c.result))
+	_, err = c.slots.LandFiles(t.Context(), c.base, other, false)
+	must(t, err)
+}
+
+// An undo is refused, and writes nothing, where the user has put something else in place of a marked file, or where git
+// ignores by now what landed.
+func TestUndoRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		mine  func(c clash)
+		named string
+	}{
+		"a link":      {func(c clash) { c.remove("a.txt"); must(t, os.Symlink("b.txt", c.path("a.txt"))) }, "a.txt"},
+		"a directory": {func(c clash) { c.remove("a.txt"); c.write("a.txt/x", "precious\n") }, "a.txt"},
+		"ignored":     {func(c clash) { c.write(".gitignore", "*.log\nz.txt\n") }, "z.txt"},
+	} {
+		c := threeFiles(t)
+		m, err := c.merge()
+		must(t, err)
+		must(t, c.slots.EndLanding(c.base, c.result))
+		test.mine(c)
+		before := c.files()
+		_, err = c.slots.UndoMerge(t.Context(), "b", m.Written, []string{"a.txt"}, false)
+		if !errors.Is(err, workspace.ErrConflict) || !strings.HasSuffix(err.Error(), ": "+test.named+"; nothing was written") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := gocmp.Diff(before, c.files()); diff != "" {
+			t.Errorf("%s (-before +now):\n%s", name, diff)
+		}
+	}
+}

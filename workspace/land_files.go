@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/statedir"
 )
 
@@ -40,9 +41,9 @@ type landing struct {
 	Conflicts []Conflict `json:"conflicts,omitempty"`
 	Written   string     `json:"written,omitempty"`
 
-	boulderID string
-	marked    []string // of [Slots.UndoMerge]: files that had conflict markers; else nil
-	Before    *landing `json:"before,omitempty"` // an interrupted landing of the same results, which this one completes
+	BoulderID string   `json:"boulder,omitempty"` // of a merge
+	Marked    []string `json:"marked,omitzero"`   // of [Slots.UndoMerge]: files that had conflict markers; else nil
+	Before    *landing `json:"before,omitempty"`  // an interrupted landing of the same results, which this one completes
 }
 
 const landingFile = "landing.json" // in the state directory
@@ -70,7 +71,7 @@ type Merged struct {
 // MergeFiles is LandFiles, but files that conflict keep it from nothing: they are written with conflict markers, or stay
 // as the user has them where none are possible or where a file is that git ignores.
 func (s *Slots) MergeFiles(ctx context.Context, boulderID, base, tip string, dry bool) (Merged, error) {
-	l := &landing{Base: base, Tip: tip, Merge: true, boulderID: boulderID}
+	l := &landing{Base: base, Tip: tip, Merge: true, BoulderID: boulderID}
 	changes, err := s.deliver(ctx, l, dry)
 	return Merged{changes, l.Conflicts, l.Written}, err
 }
@@ -88,7 +89,7 @@ func (s *Slots) UndoMerge(ctx context.Context, boulderID, written string, marked
 	if err != nil {
 		return Merged{}, s.project.explain(ctx, err, written)
 	}
-	l := &landing{Base: written, Tip: before, Merge: true, boulderID: boulderID, marked: append([]string{}, marked...)}
+	l := &landing{Base: written, Tip: before, Merge: true, BoulderID: boulderID, Marked: append([]string{}, marked...)}
 	changes, err := s.deliver(ctx, l, dry)
 	if err == nil && !dry { // nothing is recorded: undone again, it finds that nothing is left to do
 		err = s.EndLanding(written, before)
@@ -173,7 +174,12 @@ func (s *Slots) compare(ctx context.Context, root *os.Root, l *landing) (changes
 			return nil, err
 		}
 	}
-	if changes, err = s.changes(ctx, l.From, l.To); err == nil && l.Merge && l.marked == nil {
+	changes, err = s.changes(ctx, l.From, l.To)
+	switch {
+	case err != nil:
+	case l.Marked != nil:
+		err = s.hidden(ctx, root, l, changes)
+	case l.Merge:
 		changes, err = s.spareIgnored(ctx, root, l, changes)
 	}
 	if err == nil {
@@ -246,18 +252,24 @@ func (s *Slots) EndLanding(base, tip string) error {
 // landed. Files that the user has changed since stay as they are.
 func (s *Slots) PutBack(ctx context.Context, base, tip string) error {
 	l, err := s.underWay()
-	if err == nil && l != nil {
+	if err == nil && l != nil && (!l.Done || l.Base == base && l.Tip == tip) {
 		_, err = s.settle(ctx, l, &landing{Base: base, Tip: tip, Merge: !l.Merge})
 	}
 	return err
 }
 
 // settle completes a landing that is under way, if it is of the wanted results in the wanted way, and returns it. Else it
-// puts it back: its results were dropped, or landed elsewhere. One of other results that has written all its files only
-// lacks its end.
+// puts it back: its results were dropped, or landed elsewhere, or the user has edited files that one with conflicts, or an
+// undo, may not have written yet. One of other results that has written all its files only lacks its end; with conflict
+// markers it is an error, since nothing else remembers these.
 func (s *Slots) settle(ctx context.Context, l, wanted *landing) (*landing, error) {
 	same := l.Base == wanted.Base && l.Tip == wanted.Tip
+	marks := l.Merge && l.Marked == nil && len(l.Conflicts) > 0
 	if l.Done && !same {
+		if marks {
+			return nil, fmt.Errorf("the results of boulder %s are written into your files with conflicts, and that is not recorded yet: "+
+				"record it with `manager land --files --merge %[1]s`, which `manager land --undo %[1]s` then takes back", boulder.ShortID(l.BoulderID))
+		}
 		return nil, s.write(nil)
 	}
 	root, err := os.OpenRoot(s.project.root)
@@ -265,7 +277,19 @@ func (s *Slots) settle(ctx context.Context, l, wanted *landing) (*landing, error
 		return nil, err
 	}
 	defer root.Close()
-	if same && l.Merge == wanted.Merge {
+	completes := same && l.Merge == wanted.Merge
+	if l.Merge && !(completes && l.Done) {
+		edited, marked, err := s.edited(ctx, root, l)
+		completes = completes && len(edited) == len(marked)
+		if marks && !completes && len(marked) > 0 && err == nil {
+			err = fmt.Errorf("a landing with conflicts was interrupted, and you have edited files since: take its conflict markers out of %s,"+
+				" and land again", named(marked))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if completes {
 		err = s.complete(ctx, root, l.From, l.To)
 	} else {
 		for ; err == nil && l != nil; l = l.Before {
@@ -318,6 +342,40 @@ func (s *Slots) complete(ctx context.Context, root *os.Root, from, to string) er
 		return err
 	}
 	return p.place()
+}
+
+// edited lists the files of a landing that are neither as they were before nor as they are written, and those of them that
+// have the conflict markers that it writes.
+func (s *Slots) edited(ctx context.Context, root *os.Root, l *landing) (all, marked []string, err error) {
+	changes, err := s.changes(ctx, l.From, l.To)
+	if err != nil {
+		return nil, nil, err
+	}
+	from, err := s.stage(ctx, root, l.From, reversed(changes))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer from.discard()
+	to, err := s.stage(ctx, root, l.To, changes)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer to.discard()
+	for _, c := range changes {
+		if sameFile(root, c.Path, from.file(c.Path)) || sameFile(root, c.Path, to.file(c.Path)) {
+			continue
+		}
+		all = append(all, c.Path)
+		content, _ := root.ReadFile(c.Path) // a directory, or gone: it has no markers
+		if slices.ContainsFunc(l.Conflicts, func(of Conflict) bool {
+			return s.project.prefix+of.Path == c.Path && slices.ContainsFunc(of.Hunks, func(h Hunk) bool {
+				return bytes.Contains(content, []byte(h.Lines[0])) || bytes.Contains(content, []byte(h.Lines[len(h.Lines)-1]))
+			})
+		}) {
+			marked = append(marked, c.Path)
+		}
+	}
+	return all, marked, nil
 }
 
 // sameFile reports whether a file of the user is as a staged one: a link with the same target, or a file with the same
