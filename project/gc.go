@@ -54,16 +54,11 @@ func (p *Project) Leftovers(ctx context.Context) (all []Left, warn, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	ofBoulder, old := map[string]map[string]string{}, map[string]string{}
-	for ref, id := range refs {
-		name := strings.Split(ref, "/")
-		if owner := name[2]; owner != "dropped" {
-			if ofBoulder[owner] == nil {
-				ofBoulder[owner] = map[string]string{}
-			}
-			ofBoulder[owner][ref] = id
-		} else if b := known[name[3]]; b != nil && time.Since(droppedAt(b)) > keepDropped {
-			old[ref] = id
+	ofBoulder, aside := byBoulder(refs)
+	old := map[string]string{}
+	for id, refs := range aside {
+		if b := known[id]; b != nil && time.Since(droppedAt(b)) > keepDropped {
+			maps.Copy(old, refs)
 		}
 	}
 	for id := range ofBoulder {
@@ -85,6 +80,22 @@ func (p *Project) Leftovers(ctx context.Context) (all []Left, warn, err error) {
 	}
 	sessions, warn := p.leftSessions(ctx, known, false)
 	return append(all, sessions...), warn, nil
+}
+
+// byBoulder returns refs of manager's by their boulders, apart those of what was put aside.
+func byBoulder(refs map[string]string) (of, aside map[string]map[string]string) {
+	of, aside = map[string]map[string]string{}, map[string]map[string]string{}
+	for ref, commit := range refs {
+		all, id := of, strings.Split(ref, "/")[2]
+		if id == "dropped" {
+			all, id = aside, strings.Split(ref, "/")[3]
+		}
+		if all[id] == nil {
+			all[id] = map[string]string{}
+		}
+		all[id][ref] = commit
+	}
+	return of, aside
 }
 
 // droppedAt is when work of a boulder that is not in its results was put aside.
@@ -119,9 +130,7 @@ func (p *Project) leftOf(ctx context.Context, id string, b *boulder.Snapshot, re
 		slots.Stays = unknownBoulder
 		return []Left{slots}
 	case b == nil:
-		if commits.Stays = unknownBoulder; p.delivered(ctx, id, refs) {
-			commits.Stays, commits.remove = "", func(ctx context.Context) error { return p.slots().DropRefs(ctx, refs) }
-		}
+		commits.Stays = foreignRefs
 		return []Left{commits}
 	case !b.Boulder.Status.Terminal() || !b.Boulder.Isolated():
 		return nil
@@ -152,15 +161,9 @@ func (p *Project) leftOf(ctx context.Context, id string, b *boulder.Snapshot, re
 
 const (
 	unknownBoulder = "its boulder is not known here: take what you need, then remove it yourself"
+	foreignRefs    = "its boulder is not known here: it may be of another worktree of this repository, and at work"
 	keptFiles      = "git cannot store some of its files, which are nowhere else: take what you need, then remove it"
 )
-
-// delivered reports whether the results of a boulder that the state does not know are in a branch, or are none.
-func (p *Project) delivered(ctx context.Context, id string, refs map[string]string) bool {
-	base, tip := refs["refs/manager/"+id+"/base"], refs["refs/manager/"+id+"/tip"]
-	on, err := p.slots().OnBranch(ctx, tip)
-	return tip != "" && (tip == base || on && err == nil)
-}
 
 // freeAll removes slots and refs of a boulder that has no results to land. What was put aside goes [keepDropped] later.
 func (p *Project) freeAll(ctx context.Context, b *boulder.Snapshot) error {

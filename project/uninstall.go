@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/orphan"
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project/internal/control"
 	"github.com/bouldermgr/manager/project/internal/watch"
@@ -28,6 +30,7 @@ type Uninstall struct {
 	Left       []Left
 	Unfinished []string // short ids of boulders that are not over
 	Unlanded   []string // short ids of boulders whose results have not landed
+	Marred     []string // short ids of boulders whose results have landed with conflicts, which can still be taken back
 	Warn       error    // why OpenCode was not asked for its sessions
 }
 
@@ -51,6 +54,8 @@ func (p *Project) Uninstall(ctx context.Context) (*Uninstall, error) {
 			u.Unfinished = append(u.Unfinished, boulder.ShortID(id))
 		case b.Unlanded():
 			u.Unlanded = append(u.Unlanded, boulder.ShortID(id))
+		case b.Trunk.Landed != nil && b.Trunk.Landed.Marred() > 0 && time.Since(b.Trunk.LandedAt) <= keepDropped:
+			u.Marred = append(u.Marred, boulder.ShortID(id))
 		}
 	}
 	if u.Left, u.Warn = p.leftSessions(ctx, known, true); u.Warn != nil {
@@ -62,22 +67,27 @@ func (p *Project) Uninstall(ctx context.Context) (*Uninstall, error) {
 	}
 	for _, id := range p.slots().Directories() {
 		l := Left{Kind: "slots", BoulderID: id, Path: p.slots().Directory(id), Bytes: workspace.Size(p.slots().Directory(id))}
-		if p.slots().HoldsKept(id) {
+		switch {
+		case known[id] == nil:
+			l.Stays = unknownBoulder
+		case p.slots().HoldsKept(id):
 			l.Stays = keptFiles
-		} else {
+		default:
 			l.remove = func(context.Context) error { return p.slots().Discard(id) }
 		}
 		u.Left = append(u.Left, l)
 	}
-	if len(refs) > 0 {
-		u.Left = append(u.Left, Left{Kind: "refs", Path: "refs/manager", Count: len(refs), remove: func(ctx context.Context) error {
-			return p.slots().DropRefs(ctx, refs)
-		}})
+	for _, path := range p.slots().Strays() {
+		u.Left = append(u.Left, Left{Kind: "file", Path: path, Stays: notOwn})
 	}
+	u.Left = append(u.Left, p.leftRefs(refs, known)...)
 	return u, p.addState(u)
 }
 
-const listOfAsked = "your list of what agents asked"
+const (
+	listOfAsked = "your list of what agents asked"
+	notOwn      = "not of manager's own"
+)
 
 // idle returns an error if a run, a server or a watch is at work in the project.
 func (p *Project) idle(ctx context.Context) error {
@@ -97,14 +107,43 @@ func (p *Project) idle(ctx context.Context) error {
 	return nil // there is no watch, or no state of one
 }
 
+// leftRefs are the refs of boulders that the state knows, and those of others, which stay.
+func (p *Project) leftRefs(refs map[string]string, known map[string]*boulder.Snapshot) (all []Left) {
+	mine := map[string]string{}
+	add := func(in string, of map[string]map[string]string) {
+		for _, id := range slices.Sorted(maps.Keys(of)) {
+			if known[id] != nil {
+				maps.Copy(mine, of[id])
+				continue
+			}
+			all = append(all, Left{Kind: "refs", BoulderID: id, Path: in + id, Count: len(of[id]), Stays: foreignRefs})
+		}
+	}
+	of, aside := byBoulder(refs)
+	add("refs/manager/", of)
+	add("refs/manager/dropped/", aside)
+	if len(mine) > 0 {
+		all = append(all, Left{Kind: "refs", Path: "refs/manager", Count: len(mine), remove: func(ctx context.Context) error {
+			return p.slots().DropRefs(ctx, mine)
+		}})
+	}
+	return all
+}
+
+const slotsName = "slots"
+
 // written are the entries of the state directory that manager writes itself.
 var written = []string{
 	".gitignore", store.FileName, control.SocketName, blockers.FileName, watch.FileName, "watch.sock", "serve.log", "night.json",
-	orphan.DirName, "slots", "slots.json", "runs", "config.schema.json", "plan.schema.json",
+	orphan.DirName, slotsName, "slots.json", "runs", "config.schema.json", "plan.schema.json",
 }
 
 // addState adds the state directory, and what in it and of it is the user's.
 func (p *Project) addState(u *Uninstall) error {
+	if info, err := os.Lstat(p.stateDir()); err == nil && !info.IsDir() {
+		u.Left = append(u.Left, Left{Kind: "file", Path: p.stateDir(), Stays: notOwn})
+		return nil
+	}
 	entries, err := os.ReadDir(p.stateDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -113,6 +152,9 @@ func (p *Project) addState(u *Uninstall) error {
 	var mine []string // to be removed
 	for _, entry := range entries {
 		path := filepath.Join(p.stateDir(), entry.Name())
+		if entry.Name() == slotsName && entry.IsDir() {
+			continue // what is in it is among the slots
+		}
 		if stays := p.stays(path); stays != "" {
 			u.Left = append(u.Left, Left{Kind: "file", Path: path, Stays: stays})
 			continue
@@ -153,7 +195,7 @@ func (p *Project) stays(path string) string {
 	return cmp.Or(map[string]string{
 		"plan.yaml.bak": "a plan that you changed", filepath.Base(blockers.DefaultFile): listOfAsked,
 		"landing.json": "a landing is under way: `manager land` ends it",
-	}[name], "not of manager's own")
+	}[name], notOwn)
 }
 
 // removeState removes entries of the state directory, and the directory if nothing else is in it. OpenCode is stopped before.
@@ -168,16 +210,28 @@ func (p *Project) removeState(ctx context.Context, names []string) error {
 			return err
 		}
 	}
+	if err := p.slots().Clear(); err != nil {
+		return err
+	}
+	root, err := statedir.Open(p.dir, store.DirName) // no link is followed
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	for _, name := range names {
 		if name == ".gitignore" {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(p.stateDir(), name)); err != nil {
+		if err := root.RemoveAll(name); err != nil {
 			return err
 		}
 	}
-	if left, err := os.ReadDir(p.stateDir()); err != nil || len(left) > 1 {
+	left, err := fs.ReadDir(root.FS(), ".")
+	if err != nil || slices.ContainsFunc(left, func(e fs.DirEntry) bool { return e.Name() != ".gitignore" }) {
 		return err
 	}
-	return os.RemoveAll(p.stateDir())
+	if err := root.RemoveAll(".gitignore"); err != nil {
+		return err
+	}
+	return os.Remove(p.stateDir())
 }

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Refs returns the refs of the project that are manager's, with the commits that they name.
@@ -20,30 +22,64 @@ func (s *Slots) Refs(ctx context.Context) (map[string]string, error) {
 	return s.project.git.refs(ctx, "refs/manager/")
 }
 
+var (
+	ofBoulder = text.Regexp(`^[0-9a-z]{26}$`)
+	staged    = text.Regexp(`^` + stagedPrefix + `[0-9]+$`)
+)
+
+// agreed are the directories of slots that say themselves that they are this project's: only there may be removed what no
+// boulder asks for.
+func (s *Slots) agreed() []slotsDir {
+	return slices.DeleteFunc(s.dirs(), func(d slotsDir) bool {
+		return d.path() != s.inState().path() && ownerOf(d.path()).Project != s.project.git.dir
+	})
+}
+
 // Directories returns the ids of the boulders that have a directory of slots.
 func (s *Slots) Directories() (ids []string) {
-	for _, d := range s.dirs() {
+	for _, d := range s.agreed() {
 		entries, _ := os.ReadDir(d.path()) // none, if it is gone
 		for _, entry := range entries {
-			if entry.IsDir() && !strings.HasPrefix(entry.Name(), stagedPrefix) {
+			if entry.IsDir() && ofBoulder().MatchString(entry.Name()) {
 				ids = append(ids, entry.Name())
 			}
 		}
 	}
-	return ids
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// Strays returns what is in directories of slots and is not manager's, and directories that are another project's as well.
+func (s *Slots) Strays() (paths []string) {
+	agreed := s.agreed()
+	for _, d := range s.dirs() {
+		if !slices.ContainsFunc(agreed, func(a slotsDir) bool { return a.path() == d.path() }) {
+			paths = append(paths, d.path())
+			continue
+		}
+		entries, _ := os.ReadDir(d.path())
+		for _, entry := range entries {
+			name := entry.Name()
+			if name != ownerFile && (!entry.IsDir() || !ofBoulder().MatchString(name) && !staged().MatchString(name)) {
+				paths = append(paths, filepath.Join(d.path(), name))
+			}
+		}
+	}
+	return paths
+}
+
+// Clear removes what killed landings left in directories of slots, and those that have nothing else.
+func (s *Slots) Clear() error {
+	for _, d := range s.agreed() {
+		if err := errors.Join(d.removeStaged(), s.leave(d)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Directory returns where the slots of a boulder are; empty if it has none.
 func (s *Slots) Directory(boulderID string) string { return s.dirOf(boulderID) }
-
-// OnBranch reports whether a branch, a tag or HEAD contains a commit.
-func (s *Slots) OnBranch(ctx context.Context, commit string) (bool, error) {
-	if head, err := s.project.Head(ctx); err != nil || head == commit {
-		return err == nil, err
-	}
-	found, err := s.project.git.query(ctx, "for-each-ref", "--count=1", "--contains", commit, "refs/heads", "refs/remotes", "refs/tags")
-	return found != "", err
-}
 
 // Release removes the slots of a boulder that is over, and leaves its refs, to which it adds what is in none yet. What git
 // cannot store stays.
@@ -56,15 +92,22 @@ func (s *Slots) Release(ctx context.Context, boulderID, base string) error {
 
 // Discard removes the slots of a boulder with all that is in them, except for what git cannot store.
 func (s *Slots) Discard(boulderID string) error {
-	if dir := s.dirOf(boulderID); dir != "" {
+	for _, d := range s.agreed() {
+		dir := filepath.Join(d.path(), boulderID)
+		if !isDir(dir) {
+			continue
+		}
 		slots, _ := fs.Glob(os.DirFS(dir), "*.json") // the pattern is valid
 		for _, marker := range slots {
 			if err := os.RemoveAll(tempDir(filepath.Join(dir, strings.TrimSuffix(marker, ".json")))); err != nil {
 				return err
 			}
 		}
+		if err := errors.Join(d.removeSlots(boulderID), s.leave(d)); err != nil {
+			return err
+		}
 	}
-	return s.removeAll(boulderID)
+	return nil
 }
 
 // DropRefs deletes refs of manager's, each if it still names that commit.
@@ -82,19 +125,19 @@ const abandoned = 24 * time.Hour
 
 // Temporary returns the temporary directories that killed processes of manager left, here or in the system's directory.
 func (s *Slots) Temporary(now time.Time) (paths []string) {
-	add := func(dir, pattern string) {
+	add := func(dir, pattern string, ours func(name string) bool) {
 		names, _ := fs.Glob(os.DirFS(dir), pattern) // the patterns are valid
 		for _, name := range names {
 			path := filepath.Join(dir, name)
 			info, err := os.Lstat(path)
-			if err == nil && info.IsDir() && statedir.Owned(info) && now.Sub(info.ModTime()) > abandoned {
+			if err == nil && info.IsDir() && ours(name) && statedir.Owned(info) && now.Sub(info.ModTime()) > abandoned {
 				paths = append(paths, path)
 			}
 		}
 	}
-	add(os.TempDir(), indexPrefix+"*")
-	for _, d := range s.dirs() {
-		add(d.path(), stagedPrefix+"*")
+	add(os.TempDir(), indexPrefix+"*", func(string) bool { return true })
+	for _, d := range s.agreed() {
+		add(d.path(), stagedPrefix+"*", staged().MatchString)
 	}
 	slices.Sort(paths)
 	return paths
@@ -102,8 +145,10 @@ func (s *Slots) Temporary(now time.Time) (paths []string) {
 
 // HoldsKept reports whether the slots of a boulder have files that are nowhere else, which nothing removes.
 func (s *Slots) HoldsKept(boulderID string) bool {
-	entries, _ := os.ReadDir(s.dirOf(boulderID))
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), keptPrefix) })
+	return slices.ContainsFunc(s.dirs(), func(d slotsDir) bool {
+		entries, _ := os.ReadDir(filepath.Join(d.path(), boulderID)) // none, if it has no slots there
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), keptPrefix) })
+	})
 }
 
 // Size returns what a file or directory occupies, in bytes. A file with several names counts once per name.

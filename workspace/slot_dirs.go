@@ -61,11 +61,13 @@ func (d slotsDir) removeStaged() error {
 		return err
 	}
 	defer root.Close()
-	leftovers, _ := fs.Glob(root.FS(), stagedPrefix+"*") // the pattern is valid
-	for _, name := range leftovers {
-		_ = root.RemoveAll(name)
+	entries, err := fs.ReadDir(root.FS(), ".")
+	for _, entry := range entries {
+		if entry.IsDir() && staged().MatchString(entry.Name()) {
+			_ = root.RemoveAll(entry.Name())
+		}
 	}
-	return nil
+	return err
 }
 
 // removeSlots removes a boulder's directory, except for what has files that are nowhere else. An agent may have put a link in

@@ -61,9 +61,10 @@ func (a *app) newUninstallCmd() *cobra.Command {
 		Use:   "uninstall [flags]",
 		Short: "Remove from this project what manager has put into it",
 		Long: `Lists what manager has put into the project, asks, and removes it: its state with all boulders and transcripts, copies,
-refs/manager in the repository, its sessions in OpenCode unless they were used since, and the command /blockers. Your files,
+its boulders' refs in refs/manager, its sessions in OpenCode unless they were used since, and the command /blockers. Your files,
 branches and commits stay, and so do plans and configuration that you wrote. Where a process of manager is at work, or a
-boulder is not over or its results have not landed, it refuses; --drop removes those boulders as well.`,
+boulder is not over, or its results have not landed or have with conflicts in the last 30 days, it refuses; --drop removes those
+boulders as well.`,
 		Example: `  manager uninstall --dry-run
   manager uninstall --yes --drop`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runUninstall(cmd.Context(), dry, drop) },
@@ -86,10 +87,11 @@ func (a *app) runUninstall(ctx context.Context, dry, drop bool) error {
 	if dry {
 		return a.show(view.NewGC("uninstall", true, u.Left))
 	}
-	if lost := len(u.Unfinished) + len(u.Unlanded); lost > 0 && !drop {
+	if lost := len(u.Unfinished) + len(u.Unlanded) + len(u.Marred); lost > 0 && !drop {
 		return usagef("nothing was removed: %s. Take the results with `manager land BOULDER`, end the rest with `manager cancel BOULDER`,"+
 			" or remove them too, with --drop", strings.TrimPrefix(
-			text.Prefixed("; not over: ", strings.Join(u.Unfinished, ", "))+text.Prefixed("; not landed: ", strings.Join(u.Unlanded, ", ")), "; "))
+			text.Prefixed("; not over: ", strings.Join(u.Unfinished, ", "))+text.Prefixed("; not landed: ", strings.Join(u.Unlanded, ", "))+
+				text.Prefixed("; written with conflicts, which `manager land --undo BOULDER` takes back: ", strings.Join(u.Marred, ", ")), "; "))
 	}
 	if !a.yes {
 		if !a.interactive() {
