@@ -99,7 +99,7 @@ func TestOutageWithoutList(t *testing.T) {
 	}
 	feed(t, s, epoch, Refused(s, l, epoch, "p/one", noCredit)...)
 	uses := ModelUses(s, epoch)
-	if cool := uses[0].Cooldown; cool == nil || cool.Awaited() || cool.Reason != "no credit: 402" {
+	if cool := uses[0].Cooldown; cool == nil || cool.Awaited() || cool.Reason != "402" {
 		t.Errorf("known is %+v", uses)
 	}
 	if waits := LiftOutages(s, epoch); waits != nil {
