@@ -194,17 +194,17 @@ func TestNoWorse(t *testing.T) {
 		{"another count for status", red("A", "B"), exit(red("A"), 3), "red before too: A"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := noWorse(&test.before, test.after); got != test.want {
+			if got := NoWorse(&test.before, test.after); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
 	for _, after := range []boulder.Gate{red("A"), exit(red(), 127), {ExitCode: -1, TimedOut: true}} {
-		if got := noWorse(&boulder.Gate{ExitCode: 1, NoWorse: "nothing to compare with"}, after); got != "nothing to compare with" {
+		if got := NoWorse(&boulder.Gate{ExitCode: 1, NoWorse: "nothing to compare with"}, after); got != "nothing to compare with" {
 			t.Errorf("red before in a way that decides nothing, but now: %q", got)
 		}
 	}
-	if got := noWorse(nil, red("A")); got != "" {
+	if got := NoWorse(nil, red("A")); got != "" {
 		t.Errorf("nothing was measured before, but %q", got)
 	}
 }
@@ -221,7 +221,7 @@ func TestNoWorseExcusesNothingNew(t *testing.T) {
 			}
 		}
 		before, after := gate("before"), gate("after")
-		if noWorse(&before, after) == "" {
+		if NoWorse(&before, after) == "" {
 			return
 		}
 		if before.Green() || after.Green() || before.TimedOut || after.TimedOut || after.ExitCode < 0 {

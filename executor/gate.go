@@ -47,14 +47,14 @@ func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) 
 	gates, err := t.gates(ctx, commands, "gate")
 	for i := len(s.Gates); i < len(gates); i++ {
 		g := &gates[i]
-		g.NoWorse = noWorse(boulder.GateOf(s.Baseline, g.Command), *g)
+		g.NoWorse = NoWorse(boulder.GateOf(s.Baseline, g.Command), *g)
 		if err != nil || g.Holds() || !newFailures(&s, *g) {
 			continue
 		}
 		var again []boulder.Gate
 		if again, err = t.gates(ctx, []string{g.Command}, "gate, once more"); err == nil {
 			*g = again[0]
-			g.NoWorse = noWorse(boulder.GateOf(s.Baseline, g.Command), *g)
+			g.NoWorse = NoWorse(boulder.GateOf(s.Baseline, g.Command), *g)
 			g.FlakySuspected = g.Holds()
 		}
 	}
@@ -219,7 +219,7 @@ func (e *Executor) Verify(
 				return context.Cause(ctx)
 			}
 			if t.MayStayRed(line) {
-				g.NoWorse = noWorse(boulder.GateOf(t.Baseline, line), g)
+				g.NoWorse = NoWorse(boulder.GateOf(t.Baseline, line), g)
 			}
 			run := boulder.NewGateRun(t, t.Attempts, g)
 			run.Final = true
@@ -231,9 +231,9 @@ func (e *Executor) Verify(
 	return nil
 }
 
-// noWorse says why a red gate does not count: it failed in no other tests than before, or, where neither run names a
+// NoWorse says why a red gate does not count: it failed in no other tests than before, or, where neither run names a
 // test, with the same output. It is empty if the gate is green or counts.
-func noWorse(before *boulder.Gate, after boulder.Gate) string {
+func NoWorse(before *boulder.Gate, after boulder.Gate) string {
 	switch {
 	case before != nil && before.NoWorse != "" && !after.Green():
 		return before.NoWorse

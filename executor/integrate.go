@@ -323,7 +323,7 @@ func (i *integration) test(ctx context.Context, k int, blames bool) (red []bould
 func (i *integration) run(ctx context.Context, at place, w wanted) boulder.Gate {
 	g := RunGate(ctx, at.path, at.env, w.command, i.cfg.GateTimeout, i.cfg.Redact.Text)
 	if w.of != nil && w.of.MayStayRed(w.command) {
-		g.NoWorse = noWorse(boulder.GateOf(w.of.Baseline, w.command), g)
+		g.NoWorse = NoWorse(boulder.GateOf(w.of.Baseline, w.command), g)
 	}
 	return g
 }
