@@ -66,7 +66,7 @@ func (p *Project) Leftovers(ctx context.Context) (all []Left, warn, err error) {
 	}
 	slices.Sort(dirs)
 	for _, id := range slices.Compact(dirs) {
-		all = append(all, p.leftOf(ctx, id, known[id], ofBoulder[id])...)
+		all = append(all, p.leftOf(id, known[id], ofBoulder[id])...)
 	}
 	if len(old) > 0 {
 		all = append(all, Left{Kind: "refs", Path: "refs/manager/dropped", Count: len(old), remove: func(ctx context.Context) error {
@@ -118,7 +118,7 @@ func (p *Project) allBoulders(ctx context.Context) (known map[string]*boulder.Sn
 }
 
 // leftOf says what is left of the slots and refs of a boulder; b is nil if the state does not know it.
-func (p *Project) leftOf(ctx context.Context, id string, b *boulder.Snapshot, refs map[string]string) []Left {
+func (p *Project) leftOf(id string, b *boulder.Snapshot, refs map[string]string) []Left {
 	slots := Left{Kind: "slots", BoulderID: id, Path: p.slots().Directory(id)}
 	commits := Left{Kind: "refs", BoulderID: id, Path: "refs/manager/" + id, Count: len(refs)}
 	there := exists(slots.Path)
@@ -209,7 +209,7 @@ func (p *Project) PutAway(ctx context.Context, ids []string, undo bool) error {
 			return err
 		}
 		maps.DeleteFunc(refs, func(ref, _ string) bool { return !strings.HasPrefix(ref, "refs/manager/"+id+"/") })
-		for _, l := range p.leftOf(ctx, id, &b, refs) {
+		for _, l := range p.leftOf(id, &b, refs) {
 			if err := p.Remove(ctx, l); err != nil {
 				return err
 			}

@@ -278,7 +278,7 @@ func (s *Slots) settle(ctx context.Context, l, wanted *landing) (*landing, error
 	}
 	defer root.Close()
 	completes := same && l.Merge == wanted.Merge
-	if l.Merge && !(completes && l.Done) {
+	if l.Merge && (!completes || !l.Done) {
 		edited, marked, err := s.edited(ctx, root, l)
 		completes = completes && len(edited) == len(marked)
 		if marks && !completes && len(marked) > 0 && err == nil {

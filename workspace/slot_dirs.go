@@ -372,7 +372,7 @@ func (s *Slots) leave(d slotsDir) error {
 	path := d.path()
 	entries, err := os.ReadDir(path)
 	if err != nil || len(entries) > 1 || len(entries) == 1 && entries[0].Name() != ownerFile {
-		return nil //nolint:nilerr // it is gone
+		return nil // it is gone
 	}
 	_ = os.Remove(filepath.Join(path, ownerFile))
 	if os.Remove(path) != nil && exists(path) {
