@@ -156,8 +156,8 @@ func (o *runOptions) read(ctx context.Context, a *app, args []string, req *proje
 // ask, it says so.
 func (a *app) askAgain(ctx context.Context, req *project.Request) error {
 	b, err := a.project.CompletedRun(ctx, req.PlanFile, req.Plan)
-	if err != nil || b == nil { // what cannot be read cannot be run either, and that is told there
-		return nil
+	if err != nil || b == nil {
+		return nil //nolint:nilerr // what cannot be read cannot be run either, and that is told there
 	}
 	did := fmt.Sprintf("%s was completed on %s, as boulder %s%s", a.pretty(req.PlanFile), text.Stamp(b.UpdatedAt), boulder.ShortID(b.ID),
 		text.If(b.Unlanded(), fmt.Sprintf(", whose results have not landed (manager land %s)", boulder.ShortID(b.ID))))
