@@ -63,7 +63,7 @@ func (d slotsDir) removeStaged() error {
 	defer root.Close()
 	entries, err := fs.ReadDir(root.FS(), ".")
 	for _, entry := range entries {
-		if entry.IsDir() && staged().MatchString(entry.Name()) {
+		if (entry.IsDir() || entry.Type() == fs.ModeSymlink) && staged().MatchString(entry.Name()) {
 			_ = root.RemoveAll(entry.Name())
 		}
 	}
