@@ -290,7 +290,7 @@ func TestOrdersOfTheUser(t *testing.T) {
 	s.manager(0, "2      limits", "limits", "other/model=2")
 	s.manager(0, "–      configuration", "limits", "other/model=")
 	s.manager(0, "", "note", "Be brief: planted note")
-	s.manager(0, "", "resume")
+	s.manager(0, "", "resume", "--detach")
 	s.manager(4, "B1", "wait", "--timeout", "2m")
 	s.manager(0, "planted note", "logs")
 	s.manager(0, "Write the greeting", "show")
