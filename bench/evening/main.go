@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,9 +24,12 @@ func main() {
 
 // run is called in the repository, with the directory of the screens as the only argument.
 func run() error {
+	if len(os.Args) != 2 {
+		return errors.New("use `make evening`")
+	}
 	repository, err := os.Getwd()
-	if err != nil || len(os.Args) != 2 {
-		return fmt.Errorf("use `make evening` (%w)", err)
+	if err != nil {
+		return err
 	}
 	screens, err := filepath.Abs(os.Args[1])
 	if err != nil {

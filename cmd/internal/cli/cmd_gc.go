@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,14 +85,21 @@ func (a *app) runUninstall(ctx context.Context, dry, drop bool) error {
 		a.warn("the sessions stay in OpenCode, which does not answer: %v", u.Warn)
 	}
 	a.addOutside(u)
-	if dry {
-		return a.show(view.NewGC("uninstall", true, u.Left))
-	}
-	if lost := len(u.Unfinished) + len(u.Unlanded) + len(u.Marred); lost > 0 && !drop {
-		return usagef("nothing was removed: %s. Take the results with `manager land BOULDER`, end the rest with `manager cancel BOULDER`,"+
+	var lost error
+	if len(u.Unfinished)+len(u.Unlanded)+len(u.Marred) > 0 && !drop {
+		lost = usagef("%s. Take the results with `manager land BOULDER`, end the rest with `manager cancel BOULDER`,"+
 			" or remove them too, with --drop", strings.TrimPrefix(
 			text.Prefixed("; not over: ", strings.Join(u.Unfinished, ", "))+text.Prefixed("; not landed: ", strings.Join(u.Unlanded, ", "))+
 				text.Prefixed("; written with conflicts, which `manager land --undo BOULDER` takes back: ", strings.Join(u.Marred, ", ")), "; "))
+	}
+	switch {
+	case dry && lost != nil:
+		a.warn("it would be refused: %v", lost)
+		fallthrough
+	case dry:
+		return a.show(view.NewGC("uninstall", true, u.Left))
+	case lost != nil:
+		return fmt.Errorf("nothing was removed: %w", lost)
 	}
 	if !a.yes {
 		if !a.interactive() {
