@@ -158,7 +158,10 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 			return err
 		}
 	}
-	return s.removeAll(boulderID)
+	if err := s.removeAll(boulderID); err != nil {
+		return err
+	}
+	return s.unlistGone()
 }
 
 // captureAll captures what of the boulder's slots is in no ref yet, and removes their temporary directories.

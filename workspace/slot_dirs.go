@@ -371,10 +371,15 @@ func (s *Slots) leave(d slotsDir) error {
 	defer s.lockDirs()()
 	path := d.path()
 	entries, err := os.ReadDir(path)
-	if err != nil || len(entries) > 1 || len(entries) == 1 && entries[0].Name() != ownerFile {
-		return nil // it is gone
+	inUse := func(e os.DirEntry) bool { // not by what a killed process left of its ownerFile
+		return e.Name() != ownerFile && !strings.HasPrefix(e.Name(), "."+ownerFile+"-")
 	}
-	_ = os.Remove(filepath.Join(path, ownerFile))
+	if err != nil || slices.ContainsFunc(entries, inUse) {
+		return nil // perhaps it is gone
+	}
+	for _, e := range entries {
+		_ = os.Remove(filepath.Join(path, e.Name()))
+	}
 	if os.Remove(path) != nil && exists(path) {
 		return s.claim(d)
 	}
@@ -383,6 +388,22 @@ func (s *Slots) leave(d slotsDir) error {
 	}
 	l := listed(s.project.git.dir)
 	l.Dirs = slices.DeleteFunc(l.Dirs, func(other string) bool { return other == path || !s.owns(other) })
+	return s.list(l)
+}
+
+// unlistGone takes directories off the list that a process removed, or had begun to, and died before it did that. One on a disk
+// that is not there now stays.
+func (s *Slots) unlistGone() error {
+	defer s.lockDirs()()
+	l := listed(s.project.git.dir)
+	all := len(l.Dirs)
+	l.Dirs = slices.DeleteFunc(l.Dirs, func(path string) bool {
+		entries, err := os.ReadDir(path)
+		return err == nil && len(entries) == 0 || !exists(path) && exists(filepath.Dir(path))
+	})
+	if len(l.Dirs) == all {
+		return nil
+	}
 	return s.list(l)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/testkit/octest"
 	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
@@ -50,7 +51,8 @@ sub_tasks:
 // unlanded is a project with results that have not landed.
 type unlanded struct {
 	*world
-	saved         string            // a copy of it
+	slots         string            // the directory with its slots
+	saved         string            // copies of both
 	before, after map[string]string // its files
 }
 
@@ -67,8 +69,11 @@ func newUnlanded(t *testing.T) *unlanded {
 	}, map[string]string{"plan.yaml": landedPlan, "ten.txt": tenLines, "gone.txt": "gone\n", "dir/a": "a\n", "run.sh": "true\n"})
 	writeFile(t, filepath.Join(w.dir, "ten.txt"), "not committed\n"+tenLines)
 	w.run(0, "run", "plan.yaml", "--isolate", w.attached())
-	u := &unlanded{world: w, saved: filepath.Join(t.TempDir(), "saved"), before: filesIn(t, w.dir)}
-	copyAll(t, w.dir, u.saved)
+	u := &unlanded{
+		world: w, slots: filepath.Join(project.Getenv(w.env, "XDG_CACHE_HOME"), "manager"), saved: t.TempDir(), before: filesIn(t, w.dir),
+	}
+	copyAll(t, w.dir, filepath.Join(u.saved, "project"))
+	copyAll(t, u.slots, filepath.Join(u.saved, "slots"))
 	return u
 }
 
@@ -113,10 +118,12 @@ func filesIn(t *testing.T, dir string) map[string]string {
 
 func (u *unlanded) restore() {
 	u.t.Helper()
-	if err := os.RemoveAll(u.dir); err != nil {
-		u.t.Fatal(err)
+	for from, to := range map[string]string{"project": u.dir, "slots": u.slots} {
+		if err := os.RemoveAll(to); err != nil {
+			u.t.Fatal(err)
+		}
+		copyAll(u.t, filepath.Join(u.saved, from), to)
 	}
-	copyAll(u.t, u.saved, u.dir)
 }
 
 // killedAt lands, with a kill.
