@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -47,8 +48,8 @@ func (p *Project) Continue(ctx context.Context, id string, start Starter) (pid i
 }
 
 // StartPlan hands a plan file to the project's server, as `manager run --detach FILE` does: its gates run, since the user has
-// written or seen it. It refuses a stale plan, and one that was completed and has not changed since.
-func (p *Project) StartPlan(ctx context.Context, file string, start Starter) (id string, pid int, err error) {
+// written or seen it. It refuses a stale plan, and, unless the user wants it again, one that was completed: see [RanError].
+func (p *Project) StartPlan(ctx context.Context, file string, again bool, start Starter) (id string, pid int, err error) {
 	if file, err = filepath.Abs(file); err != nil {
 		return "", 0, err
 	}
@@ -66,8 +67,20 @@ func (p *Project) StartPlan(ctx context.Context, file string, start Starter) (id
 	if moved, stale := p.otherCommit(ctx, req.Plan, head, file); stale {
 		return "", 0, usagef("%s: plan again, or run it all the same with `manager run --allow-stale %s`", moved, file)
 	}
-	if b, err := p.CompletedRun(ctx, file, req.Plan); err == nil && b != nil {
-		return "", 0, usagef("it was completed as boulder %s: run it again with `manager run %s`, which asks", boulder.ShortID(b.ID), file)
+	if b, err := p.CompletedRun(ctx, file, req.Plan); err == nil && b != nil && !again {
+		return "", 0, &RanError{File: file, Boulder: b}
 	}
 	return p.HandOver(ctx, req, start)
+}
+
+// RanError says that a plan file was completed, and has not changed since. The user has to be asked whether it runs again.
+type RanError struct {
+	File    string // as the user knows it
+	Boulder *boulder.Boulder
+}
+
+func (e *RanError) Error() string {
+	b, id := e.Boulder, boulder.ShortID(e.Boulder.ID)
+	return fmt.Sprintf("%s was completed on %s, as boulder %s%s", e.File, text.Stamp(b.UpdatedAt), id,
+		text.If(b.Unlanded(), fmt.Sprintf(", whose results have not landed (manager land %s)", id)))
 }

@@ -159,8 +159,7 @@ func (a *app) askAgain(ctx context.Context, req *project.Request) error {
 	if err != nil || b == nil {
 		return nil //nolint:nilerr // what cannot be read cannot be run either, and that is told there
 	}
-	did := fmt.Sprintf("%s was completed on %s, as boulder %s%s", a.pretty(req.PlanFile), text.Stamp(b.UpdatedAt), boulder.ShortID(b.ID),
-		text.If(b.Unlanded(), fmt.Sprintf(", whose results have not landed (manager land %s)", boulder.ShortID(b.ID))))
+	did := (&project.RanError{File: a.pretty(req.PlanFile), Boulder: b}).Error()
 	if a.yes || !a.interactive() {
 		a.note("Note: %s; it runs again.", did)
 		return nil

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
@@ -254,7 +255,8 @@ func TestApproveReplanOnThePage(t *testing.T) {
 	}
 	server := startManager(t, w.dir, w.env, "serve", "--json", w.attached())
 	await(t, func() bool { return exists(filepath.Join(w.dir, ".manager", "manager.sock")) })
-	if shown := ui.decide("approve", nil); !strings.Contains(shown, "Approved. Process ") || !strings.Contains(shown, "continues boulder "+id) {
+	shown, want := ui.decide("approve", nil), "continues boulder "+boulder.ShortID(id)
+	if !strings.Contains(shown, "Approved. Process ") || !strings.Contains(shown, want) {
 		t.Errorf("%s", shown)
 	}
 	w.run(exitOK, "wait", id)

@@ -42,7 +42,7 @@ func (m *model) resume() tea.Cmd {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("Boulder %s continues in process %d.", id, pid), nil
+		return fmt.Sprintf("Boulder %s continues in process %d.", boulder.ShortID(id), pid), nil
 	})
 }
 
@@ -51,11 +51,11 @@ func (m *model) land() {
 	if id == "" {
 		return
 	}
-	m.confirm("land the results of boulder "+id+" in your files?", func() tea.Cmd {
+	m.confirm("land the results of boulder "+boulder.ShortID(id)+" in your files?", func() tea.Cmd {
 		return m.do(nil, func() (string, error) {
 			l, err := m.project.Land(m.ctx, id, project.Land{How: boulder.LandedFiles})
 			if _, conflict := errors.AsType[*workspace.ConflictError](err); conflict {
-				err = fmt.Errorf("%w: see `manager land --files %s`", err, id)
+				err = fmt.Errorf("%w: see `manager land --files %s`", err, boulder.ShortID(id))
 			}
 			if err != nil {
 				return "", err
@@ -74,12 +74,31 @@ func (m *model) start() {
 		if file == "" {
 			file = m.project.PlanPath()
 		}
-		return m.do(m.editor, func() (string, error) {
-			id, pid, err := m.project.StartPlan(m.ctx, file, m.starter)
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("Boulder %s runs in the background (process %d).", id, pid), nil
-		})
+		return m.startPlan(file, false)
 	})
 }
+
+// startPlan starts a plan file. One that was completed runs again if the user says so.
+func (m *model) startPlan(file string, again bool) tea.Cmd {
+	typed := m.editor
+	return m.do(typed, func() (string, error) {
+		id, pid, err := m.project.StartPlan(m.ctx, file, again, m.starter)
+		if ran, is := errors.AsType[*project.RanError](err); is {
+			return "", &unsureError{
+				confirmation{ran.Error() + ". Run it again?", func() tea.Cmd { return m.startPlan(file, true) }}, typed,
+			}
+		}
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("Boulder %s runs in the background (process %d).", boulder.ShortID(id), pid), nil
+	})
+}
+
+// unsureError is the outcome of what has to be confirmed first. typed is the editor that it closes, or nil.
+type unsureError struct {
+	confirmation
+	typed *view.Editor
+}
+
+func (e *unsureError) Error() string { return e.question }

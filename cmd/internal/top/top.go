@@ -128,6 +128,9 @@ func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
 	case saidMsg:
 		m.doing = false
 		m.say(msg.said, msg.err)
+		if unsure, is := errors.AsType[*unsureError](msg.err); is {
+			m.said, m.toConfirm, msg.closes = "", &unsure.confirmation, unsure.typed
+		}
 		if msg.closes != nil && msg.closes == m.editor {
 			m.editor, m.ask = nil, nil
 		}
@@ -162,7 +165,8 @@ func (m *model) say(said string, err error) {
 	}
 }
 
-// place is what the user looks at. An empty id means the default: the active boulder, its first sub-task.
+// place is what the user looks at. An empty id means the default: the boulder at work, else the active one; its first
+// sub-task.
 type place struct{ boulder, task string }
 
 // reading is one read of the state.
@@ -210,7 +214,9 @@ func (m *model) readState(ctx context.Context, r, before *reading) error {
 			r.items, known = append(r.items, item), known || item.BoulderID == r.boulder
 		}
 	}
-	if !known {
+	if at := slices.IndexFunc(r.items, func(i view.ListItem) bool { return i.Running && i.Status != boulder.Paused }); !known && at >= 0 {
+		r.place = place{boulder: r.items[at].BoulderID}
+	} else if !known {
 		active, err := project.Resolve(ctx, there, "")
 		if r.place = (place{boulder: active}); err != nil {
 			return err

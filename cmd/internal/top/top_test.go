@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/project/projecttest"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/testkit/golden/sample"
 )
@@ -178,7 +180,7 @@ func TestContinueLandStart(t *testing.T) {
 	s.press("u")
 	s.shows("start a server: no server in this test")
 	s.press("L")
-	s.shows("land the results of boulder " + sample.ID + " in your files? y: yes, any other key: no")
+	s.shows("land the results of boulder " + boulder.ShortID(sample.ID) + " in your files? y: yes, any other key: no")
 	s.press("n")
 	s.shows("NOT land the results")
 	s.press("L", "y")
@@ -192,6 +194,33 @@ func TestContinueLandStart(t *testing.T) {
 	}
 	s.press("S", plan, "enter")
 	s.shows("start a server: no server in this test")
+	s.press("esc")
+	commit(t, dir, sample.Ran(t, "01k4ran", dir, plan, "T"))
+	s.press("S", plan, "enter")
+	s.shows("was completed on ", ", as boulder 1k4ran. Run it again? y: yes, any other key: no", "NOT plan file (Enter")
+	s.press("n")
+	s.shows("NOT start a server")
+	s.press("S", plan, "enter", "y")
+	s.shows("start a server: no server in this test", "NOT Run it again")
+}
+
+// It opens the boulder that is at work, not the one that was begun last.
+func TestOpensWhatIsAtWork(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old := sample.New(t, "01k3older")
+	old.Plan()
+	commit(t, dir, old, sample.Ran(t, "01k4newest", dir, "", "T"))
+	db, err := store.Open(filepath.Join(dir, store.DirName, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	projecttest.Serve(t, dir, project.Holder{
+		PID: os.Getpid(), Command: "manager serve", Serves: true, Running: []string{"01k3older"},
+	}, db)
+	s := open(t, dir, 120, 40)
+	s.shows(" · 3older", "Add the settings toggle")
 }
 
 // Between two reads the database is free, and changes by other processes are seen.

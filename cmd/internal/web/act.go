@@ -106,9 +106,9 @@ func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said s
 	case err != nil:
 		return "", err
 	case o.Do == boulder.OrderArchive:
-		return "Archived " + id + ".", nil
+		return "Archived " + boulder.ShortID(id) + ".", nil
 	case o.Do == boulder.OrderUnarchive:
-		return id + " is back.", nil
+		return boulder.ShortID(id) + " is back.", nil
 	case !slices.Contains([]boulder.OrderKind{boulder.OrderApprove, boulder.OrderDecline, boulder.OrderRevise}, o.Do) || done.Holder == nil || !done.Holder.Serves:
 	default:
 		if resumed, err := s.resume(ctx, id); err == nil && resumed != "" {
@@ -121,7 +121,8 @@ func (s *Site) carryOut(ctx context.Context, id string, o boulder.Order) (said s
 // resume continues a boulder in the project's server, which is started if no process holds the state. It returns "" if a
 // process runs the boulder, which takes the order itself.
 func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
-	command := fmt.Errorf("no process is there that could continue it: type `manager resume %s` in a terminal", id)
+	command := fmt.Errorf("no process is there that could continue it: type `manager resume %s` in a terminal",
+		boulder.ShortID(id))
 	there, err := s.project.Dial(ctx)
 	switch {
 	case errors.Is(err, project.ErrNotServed) && s.Start != nil:
@@ -136,7 +137,7 @@ func (s *Site) resume(ctx context.Context, id string) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Process %d continues boulder %s.", pid, id), nil
+	return fmt.Sprintf("Process %d continues boulder %s.", pid, boulder.ShortID(id)), nil
 }
 
 func (s *Site) land(r *http.Request) (*Page, error) {
@@ -246,7 +247,7 @@ func (s *Site) redoNow(r *http.Request) (said string, err error) {
 // fork has a server begin the new boulder that redoes what this one cannot.
 func (s *Site) fork(ctx context.Context, b *boulder.Snapshot, redo *boulder.Redoing) (said string, err error) {
 	command := fmt.Errorf("a new boulder has to redo it, and no process is there that could run it: type `manager redo %s -b %s`"+
-		" in a terminal", strings.Join(redo.Order.Redone.SubTasks, " "), b.Boulder.ID)
+		" in a terminal", strings.Join(redo.Order.Redone.SubTasks, " "), boulder.ShortID(b.Boulder.ID))
 	there, err := s.project.Dial(ctx)
 	if err != nil {
 		return "", command
@@ -259,5 +260,5 @@ func (s *Site) fork(ctx context.Context, b *boulder.Snapshot, redo *boulder.Redo
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Process %d redoes it in boulder %s.", there.Holder.PID, id), nil
+	return fmt.Sprintf("Process %d redoes it in boulder %s.", there.Holder.PID, boulder.ShortID(id)), nil
 }

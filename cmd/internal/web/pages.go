@@ -62,7 +62,8 @@ func templates() *template.Template {
 		"clip": func(n int, s string) string { return text.Clip(s, n) }, "sign": view.Sign, "safe": text.Safe,
 		"words": func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
 		"task":  taskPath, "boulder": boulderPath, "markup": func(s string) template.HTML { return template.HTML(page.Markup(s)) },
-		"ago": ago, "bar": tallied,
+		"ago": ago, "bar": tallied, "short": boulder.ShortID,
+		"prose": func(s string) template.HTML { return template.HTML(page.Prose(s)) },
 	}).ParseFS(assets, "assets/*.html"))
 }
 
@@ -137,7 +138,7 @@ func (s *Site) readRest(ctx context.Context, there *project.Access, d boulder.Sn
 	cut := quick && d.Boulder.Seq > longLog && s.logs[d.Boulder.ID] == nil
 	s.mu.Unlock()
 	if cut {
-		events, err = there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-longLog/4, 0)
+		events, err = there.Events(ctx, d.Boulder.ID, d.Boulder.Seq-project.Newest, 0)
 	} else {
 		events, err = s.logOf(ctx, there, d.Boulder)
 	}

@@ -30,13 +30,13 @@ func TestPages(t *testing.T) {
 	blocked(t, dir)
 	b := enter(t, site(t, dir, ""))
 	says(t, b.get("/"), "1 hard blocker waits for an answer", "1 choice and 1 refused permission can still be changed", `action="/blockers/B1@`+sample.ID, `value="allow"`, "Chosen without you",
-		"manager resume 01k3middle", "NOT Nothing waits for you",
+		"manager resume middle", "NOT Nothing waits for you",
 		"Nothing is running", "Nothing has ended yet")
 	says(t, b.get("/boulders"), "01k3middle", sample.ID, "NOT No boulder is like that")
 	says(t, b.get("/boulders?q=nothing"), "No boulder is like that")
 	says(t, b.get("/boulders?status=completed"), "NOT 01k3middle")
 	says(t, b.get("/b/01k3middle"), `<svg xmlns="http://www.w3.org/2000/svg" class="graph"`, `<a href="/b/01k3middle/t/toggle">`, ">turn 2 · $0.080<",
-		"<b>1 of 6</b>", "done, 1 in progress, 1 failed", "manager resume 01k3middle", "test/small cannot be used: ", "NOT value=\"pause\"") // no process runs it
+		"<b>1 of 6</b>", "done, 1 in progress, 1 failed", "manager resume middle", "test/small cannot be used: ", "NOT value=\"pause\"") // no process runs it
 	says(t, b.get("/b/01k3middle/time"), "gate failed with exit code 1: go test ./settings (2s)", `<rect class="wait"`, "attempt 2, failed", "Spending")
 	says(t, b.get("/b/01k3middle/changes"), "1 file, ", "<b>a.go</b>", "The lines were not kept.")
 	says(t, b.get("/b/01k3middle/log"), "1. Add the settings toggle", "gate failed with exit code 1", "connection refused")
@@ -89,7 +89,7 @@ func TestActs(t *testing.T) {
 	post(order, url.Values{"do": {"note"}}, "a note needs a text")
 	post(order, url.Values{"do": {"skip"}, "task": {"lang"}, "back": {"/b/" + sample.ID + "/t/lang"}}, "Skipped &#34;lang&#34;")
 	post(order, url.Values{"do": {"retry"}, "task": {"lang"}}, "NOT is retried")
-	post(order, url.Values{"do": {"resume"}}, "manager resume "+sample.ID)
+	post(order, url.Values{"do": {"resume"}}, "manager resume "+boulder.ShortID(sample.ID))
 	post(order, url.Values{"do": {"landed"}}, "there is no order")
 	post(order, url.Values{"do": {"cancel"}}, "Cancelled boulder "+boulder.ShortID(sample.ID))
 	post(order, url.Values{"do": {"archive"}}, "Archived")

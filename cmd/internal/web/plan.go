@@ -66,9 +66,12 @@ type draft struct {
 	Problems []problem
 	More     int    // number of problems beyond these
 	Err      string // any other error
+	Ran      string // what the plan file was completed as: it runs again only if the user says so
 	Checked  template.HTML
 	Starts   bool // the plan file can be run from here
 }
+
+func hashOf(file []byte) string { return fmt.Sprintf("%x", sha256.Sum256(file)) }
 
 type problem struct {
 	yamlfile.Problem
@@ -81,14 +84,14 @@ func (s *Site) draft(ctx context.Context, id string) (*draft, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
-		return &draft{Text: string(data), Hash: fmt.Sprintf("%x", sha256.Sum256(data)), Action: "/plan", Starts: s.Start != nil}, err
+		return &draft{Text: string(data), Hash: hashOf(data), Action: "/plan", Starts: s.Start != nil}, err
 	}
 	d, err := s.project.Snapshot(ctx, id)
 	switch {
 	case err != nil:
 		return nil, err
 	case d.Asked() == "" || d.Boulder.Replan != nil:
-		return nil, fmt.Errorf("%w: no plan of boulder %s waits for your approval", boulder.ErrRefused, id)
+		return nil, fmt.Errorf("%w: no plan of boulder %s waits for your approval", boulder.ErrRefused, boulder.ShortID(id))
 	}
 	data, err := taskledger.Format(&d.Revision.Plan)
 	return &draft{B: &d.Boulder, Text: string(data), Hash: d.Asked(), Action: boulderPath(id) + "/plan"}, err
@@ -149,15 +152,18 @@ func (s *Site) drafted(d *draft) *Page {
 }
 
 // runPlan saves the plan file and runs it in the background server, with its gates: the user has seen it.
-func (s *Site) runPlan(ctx context.Context, text string) (said string, err error) {
+func (s *Site) runPlan(ctx context.Context, text string, again bool) (said string, err error) {
 	if err := s.project.SavePlan([]byte(text)); err != nil {
 		return "", err
 	}
-	id, pid, err := s.project.StartPlan(context.WithoutCancel(ctx), s.project.PlanPath(), s.Start)
+	id, pid, err := s.project.StartPlan(context.WithoutCancel(ctx), s.project.PlanPath(), again, s.Start)
+	if ran, is := errors.AsType[*project.RanError](err); is {
+		ran.File = "This plan"
+	}
 	if err != nil {
 		return "", fmt.Errorf("it is saved, and does not run: %w", err)
 	}
-	return fmt.Sprintf("Boulder %s runs in the background (process %d).", id, pid), nil
+	return fmt.Sprintf("Boulder %s runs in the background (process %d).", boulder.ShortID(id), pid), nil
 }
 
 // edited checks the user's text, then saves the plan file or approves the plan. On errors the text stays as written.
@@ -178,8 +184,11 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	case err != nil || plan == nil || do == "check":
 	case d.Hash != hash:
 		err = errors.New("it was changed since you opened it: copy what you wrote, and open it again")
-	case d.B == nil && do == "run" && s.Start != nil:
-		said, err = s.runPlan(ctx, text)
+	case d.B == nil && (do == "run" || do == "again") && s.Start != nil:
+		said, err = s.runPlan(ctx, text, do == "again")
+		if saved, readErr := os.ReadFile(s.project.PlanPath()); readErr == nil { // the form goes on from there
+			hash = hashOf(saved)
+		}
 	case d.B == nil:
 		said, err = "Saved "+s.project.PlanPath()+". Run it with: manager run", s.project.SavePlan([]byte(text))
 	default:
@@ -188,6 +197,9 @@ func (s *Site) edited(w http.ResponseWriter, r *http.Request) {
 	if said != "" && err == nil {
 		s.redirect(w, r, said, cmp.Or(strings.TrimSuffix(r.URL.Path, "/plan"), "/plan"))
 		return
+	}
+	if ran, is := errors.AsType[*project.RanError](err); is {
+		d.Ran, err = ran.Error(), nil
 	}
 	if d.Hash = hash; err != nil {
 		d.Err, d.Checked = project.Message(err), ""

@@ -188,11 +188,26 @@ func TestStartsAServer(t *testing.T) {
 	plan := "task: X\nsub_tasks: [{id: a, description: A}]\n"
 	page := b.get("/plan")
 	says(t, page, "Save and run")
-	hash := regexp.MustCompile(`name="hash" value="([^"]*)"`).FindStringSubmatch(page)[1]
+	begun := func(page string) string {
+		return regexp.MustCompile(`name="hash" value="([^"]*)"`).FindStringSubmatch(page)[1]
+	}
+	hash := begun(page)
 	w = b.do("POST", "/plan", url.Values{"do": {"run"}, "hash": {hash}, "plan": {plan}})
 	says(t, w.Body.String(), "it is saved, and does not run: start a server: no server in this test")
 	if got, err := os.ReadFile(filepath.Join(dir, ".manager", "plan.yaml")); string(got) != plan || err != nil || started != 2 {
 		t.Errorf("%q, %v; started %d times", got, err, started)
+	}
+
+	// A plan that was completed runs again after the user has said so, also with what was written meanwhile.
+	storeIn(t, dir, sample.Ran(t, "01k4ran", dir, filepath.Join(dir, ".manager", "plan.yaml"), "Y"))
+	plan, hash = "task: Y\nsub_tasks: [{id: one, description: Do it.}]\n", begun(b.get("/plan"))
+	w = b.do("POST", "/plan", url.Values{"do": {"run"}, "hash": {hash}, "plan": {plan}})
+	says(t, w.Body.String(), "This plan was completed on ", "as boulder 1k4ran. It is saved; does it run again?", `value="again"`, "NOT Save and run")
+	hash = begun(w.Body.String())
+	w = b.do("POST", "/plan", url.Values{"do": {"again"}, "hash": {hash}, "plan": {plan}})
+	says(t, w.Body.String(), "it is saved, and does not run: start a server: no server in this test")
+	if started != 3 {
+		t.Errorf("started %d times", started)
 	}
 }
 
@@ -217,7 +232,7 @@ func TestRedo(t *testing.T) {
 	post("/b/01k3middle/order", url.Values{"do": {"keep"}, "task": {"toggle"}}, "is taken as up to date")
 	post("/b/01k3middle/order", url.Values{"do": {"keep"}, "task": {"icons"}}, "NOT is taken as up to date")
 	post("/b/01k3middle/redo", url.Values{"task": {"toggle"}, "files": {"keep"}, "text": {"Use " + hostile}}, "It is redone when the boulder continues",
-		"manager resume 01k3middle", html.EscapeString(hostile))
+		"manager resume middle", html.EscapeString(hostile))
 	if strings.Contains(b.get("/b/"+sample.ID), "Redo what is out of date") {
 		t.Error("a boulder without results offers to redo them")
 	}
@@ -227,7 +242,7 @@ func TestRedo(t *testing.T) {
 	storeIn(t, dir, late)
 	says(t, b.get("/b/01k3late/t/icons"), "Redo it…")
 	says(t, b.get("/b/01k3late/redo?task=icons"), "a new boulder has to redo it, with your files as they are", "Redo this")
-	post("/b/01k3late/redo", url.Values{"task": {"icons"}}, "no process is there that could run it: type `manager redo icons -b 01k3late`")
+	post("/b/01k3late/redo", url.Values{"task": {"icons"}}, "no process is there that could run it: type `manager redo icons -b k3late`")
 	over := sample.New(t, "01k3over")
 	over.State.Boulder.Engine = "temporal" // whose runs cannot be redone
 	over.Play()

@@ -227,7 +227,8 @@ func playDarkMode(s *sample.Boulder) {
 	s.Start(at("editor"))
 	files := []boulder.FileChange{{Path: "src/settings.ts", Added: 8, Own: true}}
 	turn{
-		said: "The switch is in the settings, and its state is saved. The tests pass.", took: 4 * time.Minute, complete: true,
+		said: "The switch is in the settings, and its state is saved:\n\n- `Settings.dark` reads and writes it\n" +
+			"- **at the start** it is restored\n\nThe tests pass.", took: 4 * time.Minute, complete: true,
 		summary: "the switch is there and its state is saved", patch: togglePatch, files: files,
 		calls: []boulder.ToolCall{
 			{ID: "1", Tool: "read", Title: "src/settings.ts", Status: "completed"}, {ID: "2", Tool: "edit", Title: "src/settings.ts", Status: "completed"},

@@ -25,7 +25,7 @@ func (s *Site) task(r *http.Request) (*Page, error) {
 	b, id := read.Boulder, r.PathValue("task")
 	at := slices.IndexFunc(read.SubTasks, func(t *boulder.SubTask) bool { return t.ID == id })
 	if at < 0 {
-		return nil, fmt.Errorf("%w: boulder %s has no sub-task %q", boulder.ErrNotFound, b.ID, id)
+		return nil, fmt.Errorf("%w: boulder %s has no sub-task %q", boulder.ErrNotFound, boulder.ShortID(b.ID), id)
 	}
 	t := read.SubTasks[at]
 	p := s.page(text.Clip(t.Subject, 80), "")

@@ -324,3 +324,24 @@ func Blockers() []boulder.Blocker {
 		},
 	}
 }
+
+// Ran makes a boulder that completed the task of a plan file, which has not changed since.
+func Ran(t testing.TB, id, dir, file, task string) *Boulder {
+	s := &Boulder{T: t, ID: id, State: boulder.NewState(), Now: time.Now().Add(time.Hour)} // after the file's last change
+	s.Apply(boulder.Created{Boulder: boulder.Boulder{ID: id, Task: task, Project: dir, Settings: boulder.Settings{PlanFile: file}}})
+	plan := boulder.Plan{Version: 1, Task: task, SubTasks: []boulder.Spec{{ID: "one", Subject: "Do it", Description: "Do it."}}}
+	rev := boulder.PlanRevision{Number: 1, Plan: plan, Hash: plan.Hash(), Origin: boulder.OriginHand, AdoptedAt: s.Now}
+	s.Apply(boulder.Planned{Revision: 1, Origin: boulder.OriginHand, Plan: rev})
+	s.Apply(boulder.Decomposed{
+		Revision: 1, Origin: boulder.OriginHand, Plan: rev, SubTasks: []boulder.PlannedIn{{ID: "one", Subject: "Do it"}},
+	})
+	one := boulder.AttemptRef{SubTaskID: "one", Attempt: 1}
+	s.Start(one)
+	s.End(one, 1, nil, boulder.Verdict{Completed: true, Summary: "It is done."})
+	s.Apply(boulder.SubTaskDone{
+		AttemptRef: one, Completed: true, Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
+	})
+	s.Apply(boulder.StatusChanged{Status: boulder.Synthesizing})
+	s.Apply(boulder.TaskComplete{Status: boulder.Completed, Summary: "All of it is done."})
+	return s
+}

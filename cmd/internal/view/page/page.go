@@ -193,7 +193,7 @@ func (o Out) Text(depth int, s string) {
 	switch s = strings.TrimSpace(text.Safe(s)); {
 	case s == "":
 	case o.raw != nil:
-		o.element(depth, "pre", "", s)
+		fmt.Fprintf(o.raw, `<div class="prose d%d">%s</div>`+"\n", min(depth, 6), Prose(s))
 	case o.Markdown && depth == 0: // a quotation whose lines stay lines, and are no markup
 		for line := range strings.SplitSeq(s, "\n") {
 			fmt.Fprintf(o, "> %s  \n", o.Plain(line))
