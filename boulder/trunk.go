@@ -32,7 +32,8 @@ type Trunk struct {
 	Before      string       `json:"before,omitempty"`
 	Tree        string       `json:"tree,omitempty"` // of Tip; empty: that of Base
 	Green       []TreeGate   `json:"green,omitempty"`
-	Red         []string     `json:"red,omitempty"` // commands that were red in the trial: the work has to turn them green
+	SetUp       string       `json:"set_up,omitempty"` // see [Isolated]
+	Red         []string     `json:"red,omitempty"`    // commands that were red in the trial: the work has to turn them green
 	Integrating *Integrating `json:"integrating,omitempty"`
 	// Joined are the results that are tested together with that of Integrating.
 	Joined   []Integrating `json:"joined,omitempty"`
@@ -73,9 +74,10 @@ func (b *Boulder) Isolated() bool { return b.Trunk.Base != "" }
 
 // Isolated says where sub-tasks work, after a trial of the gates in a slot. Committed before the first attempt starts.
 type Isolated struct {
-	InPlace bool       `json:"in_place"` // the trial's slots and refs are gone
-	Reason  string     `json:"reason"`   // one line
-	Gates   []TreeGate `json:"gates"`    // runs in a slot at the base
+	InPlace bool       `json:"in_place"`                    // the trial's slots and refs are gone
+	Reason  string     `json:"reason"`                      // one line
+	Gates   []TreeGate `json:"gates"`                       // runs in a slot at the base
+	SetUp   string     `json:"set_up,omitempty" log:"only"` // identifies what set-up brought into the slot
 	// Baseline are the same runs, or those with the project's ignored files, if the sub-tasks work in place.
 	Baseline []Gate `json:"baseline,omitempty" log:"only"`
 }
@@ -274,7 +276,7 @@ func (s *State) isolated(_ *Event, b Isolated) error {
 		*l = Trunk{InPlace: b.Reason}
 		return nil
 	}
-	l.Trial, l.Green = false, nil
+	l.Trial, l.Green, l.SetUp = false, nil, b.SetUp
 	for _, g := range b.Gates {
 		if g.Passed {
 			l.Green = append(l.Green, g)

@@ -50,6 +50,8 @@ type Slots interface {
 	Commit(ctx context.Context, tree, parent, message string, at time.Time) (string, error)
 	// Marked returns those of the paths that have conflict markers in a tree.
 	Marked(ctx context.Context, tree string, paths []string) ([]string, error)
+	// SetUpKey identifies what set-up brings into slots at present. With the same key, slots at the same tree are alike.
+	SetUpKey(ctx context.Context) (string, error)
 	// Tree returns the tree of a commit.
 	Tree(ctx context.Context, commit string) (string, error)
 	// MoveTip moves the ref of a boulder's tip from one commit to the next. A ref that is already there stays.
@@ -59,6 +61,9 @@ type Slots interface {
 	// TakeBack undoes a change in the project's own files, all of it or nothing.
 	TakeBack(ctx context.Context, change boulder.TreeChange) error
 }
+
+// PassedBefore returns the commands that are known to pass in a slot at a tree, with the set-up of a [Slots.SetUpKey].
+type PassedBefore func(ctx context.Context, tree, setUp string) (commands []string)
 
 // Slot is a copy of the project for one sub-task.
 type Slot interface {
@@ -82,8 +87,9 @@ type Config struct {
 	Host          *opencode.Host
 	Project       string // absolute directory
 	Workspace     Workspace
-	BlockersFiles []string // relative to Project; writing them is no escape from a slot
-	Slots         Slots    // nil: isolated boulders cannot run
+	BlockersFiles []string     // relative to Project; writing them is no escape from a slot
+	Slots         Slots        // nil: isolated boulders cannot run
+	PassedBefore  PassedBefore // nil: a trial runs every gate
 	// Lacking returns what to add to the configuration for slots to get missing ignored files; empty, or nil: it is not known.
 	Lacking     func(missing []string) string
 	Rules       *enforcer.Rules  // defaults to [enforcer.DefaultRules]

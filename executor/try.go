@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -17,6 +18,7 @@ type trial struct {
 	boulder.Trial
 	at      place // the slot
 	gates   []boulder.TreeGate
+	setUp   string         // [Slots.SetUpKey]
 	inSlot  []boulder.Gate // the baseline of work in slots
 	inPlace []boulder.Gate // the baseline of work in place
 	missing []string       // ignored files that the slot lacks, before gates make some
@@ -37,7 +39,9 @@ func (e *Executor) Try(ctx context.Context, what boulder.Trial, report func(boul
 		return err
 	}
 	outcome, err := t.outcome()
-	if err == nil && outcome.InPlace {
+	if !outcome.InPlace {
+		outcome.SetUp = t.setUp
+	} else if err == nil {
 		err = e.cfg.Slots.Free(ctx, what.BoulderID, what.Base, true, func(string) bool { return true })
 	}
 	if err != nil {
@@ -79,21 +83,40 @@ func (t *trial) all(ctx context.Context) error {
 	for i := range t.SubTasks {
 		if id := t.SubTasks[i].ID; t.Isolation == boulder.IsolationAuto && boulder.ReservedID(id) {
 			t.failed = fmt.Sprintf("no sub-task in a slot can be called %q", id)
+			return nil
 		}
 	}
+	if t.setUp, err = t.cfg.Slots.SetUpKey(ctx); err != nil {
+		return err
+	}
+	var passed []string
+	if t.cfg.PassedBefore != nil {
+		passed = t.cfg.PassedBefore(ctx, tree, t.setUp)
+	}
+	if err = t.gatesAt(ctx, tree, claim, passed); err == nil && t.failed != "" && len(passed) > 0 {
+		// It may need what the others would have made.
+		t.failed, t.red, t.gates, t.inSlot, t.inPlace = "", nil, []boulder.TreeGate{}, nil, nil
+		err = t.gatesAt(ctx, tree, claim, nil)
+	}
+	return err
+}
+
+// gatesAt tries the gates that have not passed before.
+func (t *trial) gatesAt(ctx context.Context, tree string, claim boulder.SlotClaim, passed []string) error {
 	for _, line := range t.Commands() {
-		if t.failed != "" {
-			break
+		g, err := boulder.Gate{Command: line}, error(nil)
+		reused := slices.Contains(passed, line)
+		if !reused {
+			g, err = t.run(ctx, t.at, line)
 		}
-		g, err := t.run(ctx, t.at, line)
 		t.inSlot = append(t.inSlot, g)
-		t.gates = append(t.gates, boulder.TreeGate{Command: line, Tree: tree, Passed: g.Green()})
+		t.gates = append(t.gates, boulder.TreeGate{Command: line, Tree: tree, Passed: g.Green(), Reused: reused})
 		if err == nil && !g.Green() {
 			err = t.compare(ctx, claim, g)
 		} else if err == nil {
 			t.inPlace = append(t.inPlace, g)
 		}
-		if err != nil {
+		if err != nil || t.failed != "" {
 			return err
 		}
 	}
@@ -142,7 +165,16 @@ func (t *trial) compare(ctx context.Context, claim boulder.SlotClaim, red boulde
 // outcome says where the sub-tasks work, or returns an error if they have to work in slots and cannot.
 func (t *trial) outcome() (boulder.Isolated, error) {
 	auto := t.Isolation == boulder.IsolationAuto
-	tried := text.Plural(len(t.gates), "gate") + " tried there"
+	reused := 0
+	for _, g := range t.gates {
+		if g.Reused {
+			reused++
+		}
+	}
+	tried := text.Plural(len(t.gates)-reused, "gate") + " tried there"
+	if reused > 0 {
+		tried += ", " + text.Plural(reused, "gate") + " known to pass there on these files"
+	}
 	unsure := auto && (len(t.gates) == 0 || t.notCompared != "")
 	if t.failed == "" && t.notCompared == "" && !unsure {
 		return boulder.Isolated{Reason: tried, Gates: t.gates, Baseline: t.inSlot}, nil

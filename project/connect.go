@@ -170,7 +170,7 @@ func (p *Project) judge() *progressledger.Judge {
 }
 
 func (p *Project) orchestrator(db *store.DB) (*orchestrator.Orchestrator, error) {
-	c, err := p.Parts(p.Slots())
+	c, err := p.parts(p.Slots(), p.passedBefore(db))
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +184,10 @@ func (p *Project) Slots() Slots { return Slots{p.slots()} }
 
 // Parts returns the configuration to run the project's boulders with, without a store. Call [Project.Connect] before.
 func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error) {
+	return p.parts(slots, nil)
+}
+
+func (p *Project) parts(slots executor.Slots, passed executor.PassedBefore) (c orchestrator.Config, err error) {
 	env, err := p.environ()
 	if err != nil {
 		return c, err
@@ -191,7 +195,7 @@ func (p *Project) Parts(slots executor.Slots) (c orchestrator.Config, err error)
 	p.diverter = p.newDiverter()
 	run := p.looks()
 	run.Slots, run.BlockersFiles, run.GateTimeout, run.Env = slots, p.blockersFiles(), p.cfg.GateTimeout, env
-	run.Asks, run.Diverter = p.cfg.OnAsk, p.diverter
+	run.Asks, run.Diverter, run.PassedBefore = p.cfg.OnAsk, p.diverter, passed
 	p.runner, err = executor.New(run)
 	return orchestrator.Config{
 		Project: p.dir, Planner: p.planner(), Judge: p.judge(), Runner: p.runner,

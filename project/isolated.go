@@ -13,6 +13,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/project/internal/config"
+	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/workspace"
 )
 
@@ -26,6 +27,30 @@ func (s Slots) Prepare(ctx context.Context, c boulder.SlotClaim) (executor.Slot,
 		return nil, err
 	}
 	return slot, nil
+}
+
+// passedLately is how long the gates of a boulder count for the trial of another one: what is installed changes.
+const passedLately = 24 * time.Hour
+
+// passedBefore returns the commands that passed in slots of isolated boulders of the last day.
+func (p *Project) passedBefore(db *store.DB) executor.PassedBefore {
+	return func(ctx context.Context, tree, setUp string) (commands []string) {
+		all, _ := db.Listing(ctx) // one that cannot be read is not known to have passed anything
+		for _, item := range all {
+			if time.Since(item.UpdatedAt) > passedLately {
+				continue
+			}
+			b, unreadable := db.Get(ctx, item.BoulderID)
+			if l := &b.Boulder.Trunk; unreadable == nil && l.SetUp == setUp {
+				for _, g := range l.Green {
+					if g.Tree == tree && !slices.Contains(commands, g.Command) {
+						commands = append(commands, g.Command)
+					}
+				}
+			}
+		}
+		return commands
+	}
 }
 
 // LikeProject implements executor.Slots.

@@ -93,6 +93,30 @@ func (s *Slots) Patterns() (patterns []string, err error) {
 	return slices.DeleteFunc(patterns, func(p string) bool { return strings.TrimSpace(p) == "" || p[0] == '#' }), nil
 }
 
+// SetUpKey identifies what set-up brings into slots at present: its configuration, and the files to copy with their sizes and
+// times. What its commands bring depends on files of the tree.
+func (s *Slots) SetUpKey(ctx context.Context) (string, error) {
+	patterns, err := s.Patterns()
+	if err != nil {
+		return "", err
+	}
+	files, err := s.matching(ctx, patterns)
+	if err != nil {
+		return "", err
+	}
+	about := []any{patterns}
+	if s.SetUp != nil {
+		about = append(about, s.SetUp.Commands, s.SetUp.Env)
+	}
+	for _, name := range files {
+		if info, err := os.Lstat(filepath.Join(s.project.root, name)); err == nil { // else it is not copied either
+			about = append(about, name, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	data, err := json.Marshal(about)
+	return fmt.Sprintf("%x", sha256.Sum256(data)), err
+}
+
 // matching lists the ignored files of the work tree that match a pattern.
 func (s *Slots) matching(ctx context.Context, patterns []string) ([]string, error) {
 	if len(patterns) == 0 {
