@@ -299,7 +299,10 @@ func (p *Project) Order(
 			return err
 		}
 		id := done.Before.Boulder.ID
-		if err := d.Orders.Order(ctx, id, done.Order); err != nil {
+		switch err := d.Orders.Order(ctx, id, done.Order); {
+		case errors.Is(err, boulder.ErrFinished):
+			return Over(&done.Before.Boulder, done.Do)
+		case err != nil:
 			return err
 		}
 		done.After, err = d.Get(ctx, id)
@@ -317,6 +320,15 @@ func (p *Project) Order(
 		return nil
 	})
 	return done, err
+}
+
+// Over says that a boulder is over, and takes no such order.
+func Over(b *boulder.Boulder, do boulder.OrderKind) error {
+	how := "over"
+	if b.Status.Terminal() { // else it has just ended
+		how = string(b.Status)
+	}
+	return usagef("boulder %s is %s: there is nothing left to %s", boulder.ShortID(b.ID), how, do)
 }
 
 // Message returns the text of an error for the user. Of a refusal it returns only the reason.

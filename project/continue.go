@@ -24,9 +24,10 @@ func (p *Project) Continue(ctx context.Context, id string, start Starter) (pid i
 	case err != nil:
 		return 0, err
 	case b.Asked() != "":
-		return 0, usagef("the plan of boulder %s waits for your approval: `manager resume %[1]s` on a terminal, or the page", id)
+		return 0, usagef("the plan of boulder %s waits for your approval: `manager resume %[1]s` on a terminal, or the page",
+			boulder.ShortID(b.Boulder.ID))
 	case b.Boulder.Status.Terminal():
-		return 0, usagef("boulder %s is over: redo parts of it with `manager redo SUBTASK -b %[1]s`", id)
+		return 0, usagef("boulder %s is over: redo parts of it with `manager redo SUBTASK -b %[1]s`", boulder.ShortID(b.Boulder.ID))
 	}
 	there, err := p.Dial(ctx)
 	if err == nil {

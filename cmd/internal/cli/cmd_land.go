@@ -237,8 +237,7 @@ func (a *app) deliver(ctx context.Context, ref string, how project.Land) (projec
 func (a *app) printLanding(landed project.Landing, dryRun bool) error {
 	b := &landed.Of
 	if a.json {
-		return cmp.Or(a.printJSON(view.Land{Type: "land", BoulderID: b.Boulder.ID, Landed: landed.Landed, Files: landed.Files, Details: landed.Merged, DryRun: dryRun}),
-			marred(&landed, dryRun))
+		return cmp.Or(a.printJSON(view.NewLand(&landed, dryRun)), marred(&landed, dryRun))
 	}
 	for _, f := range landed.Files {
 		fmt.Fprintf(a.Stdout, "%s %s\n", cmp.Or(text.If(f.Deleted, "delete"), "write "), text.OneLine(f.Path))

@@ -298,7 +298,7 @@ func toSteer(ctx context.Context, r *project.Access, ref string, o *boulder.Orde
 		return d, usagef("boulder %s is over (%s): try the sub-task again in a new one with `manager redo %[3]s -b %[1]s`",
 			boulder.ShortID(d.Boulder.ID), d.Boulder.Status, o.SubTaskID)
 	case d.Boulder.Status.Terminal():
-		return d, usagef("boulder %s is %s: there is nothing left to %s", boulder.ShortID(d.Boulder.ID), d.Boulder.Status, o.Do)
+		return d, project.Over(&d.Boulder, o.Do)
 	case o.SubTaskID == "":
 		return d, nil
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -49,6 +50,12 @@ func client(req scriptmodel.Request) scriptmodel.Reply {
 	case has(`"type":"wait"`) && has(`"resumable":false`):
 		return use("wait", on)
 	case has(`"type":"report"`):
+		return use("land", on)
+	case has("merge writes what does not conflict"):
+		on["merge"] = true
+		return use("land", on)
+	case has(`"conflict_details":[{`):
+		on["undo"] = true
 		return use("land", on)
 	}
 	all := ""
@@ -146,6 +153,23 @@ func TestHandOverFromOpenCode(t *testing.T) {
 	}
 
 	let()
+	mine := filepath.Join(w.dir, "left.txt")
+	if err := os.WriteFile(mine, []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := says("Collect the result of " + first)
+	for _, want := range []string{
+		`"conflict_details":[{"by":["left"],"hunks":[{"line":1,"lines":["<<<<<<< your files","mine"`, `"path":"left.txt"}]`,
+		`"files":[{"path":"left.txt"},{"deleted":true,"path":"right.txt"}],"how":"undone"`,
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the agent was not told %s:\n%s", want, said)
+		}
+	}
+	wantFile(t, w.dir, "left.txt", "mine\n")
+	if err := os.Remove(mine); err != nil || exists(filepath.Join(w.dir, "right.txt")) {
+		t.Fatalf("%v; right.txt: %v", err, exists(filepath.Join(w.dir, "right.txt")))
+	}
 	if said := says("Collect the result of " + first); !strings.Contains(said, `"type":"land"`) {
 		t.Errorf("the agent was told:\n%s", said)
 	}

@@ -8,7 +8,7 @@ import (
 
 // unneeded are the keys of --json with which an agent can do nothing: they cost it tokens with every answer.
 var unneeded = []string{
-	"limits", "pid", "project", "base", "hash", "seal", "origin", "edited", "version", "path", "revision", "position", "priority",
+	"limits", "pid", "project", "base", "hash", "seal", "origin", "edited", "version", "revision", "position", "priority",
 	"active_form", "seq", "queue_seq", "created_at", "updated_at", "made_at", "settled_at", "since", "at_event", "session_id",
 	"worked", "worked_ms", "elapsed_ms", "duration", "tally", "usage", "models", "ledger_model", "attempts", "replans", "gone",
 	"replied", "chosen_reasoning",

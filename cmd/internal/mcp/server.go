@@ -63,7 +63,7 @@ func New(p *project.Project, start func(ctx context.Context) (*project.Access, e
 	add(to, "resume", false, "Continue a paused or interrupted boulder, or run what plan has made.", s.resume)
 	add(to, "report", true, "What was done, how it was verified, what is open, and what to do next.", s.report)
 	add(to, "land", false, "Bring the results of an isolated boulder that is over into the user's files, or onto a new branch. If anything "+
-		"conflicts, nothing is written.", s.land)
+		"conflicts, nothing is written, unless with merge; undo takes that back.", s.land)
 	return to
 }
 
@@ -142,6 +142,8 @@ type (
 		boulderInput
 		How    string `json:"how,omitempty" jsonschema:"files (the default) or branch"`
 		Branch string `json:"branch,omitempty" jsonschema:"name of the new branch; default: made from the task"`
+		Merge  bool   `json:"merge,omitempty" jsonschema:"with files: write what does not conflict, and conflict markers where it does, which the user or you resolve then"`
+		Undo   bool   `json:"undo,omitempty" jsonschema:"instead: take back what merge wrote"`
 		DryRun bool   `json:"dry_run,omitempty" jsonschema:"only say what would be done"`
 	}
 	planInput struct {

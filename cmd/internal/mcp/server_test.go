@@ -437,6 +437,9 @@ func TestRefusals(t *testing.T) {
 		{"answer", args{"blocker": "B1", "answer": "yes"}, "the tool blockers lists them"},
 		{"land", args{"boulder": sample.ID}, "there is nothing to land"},
 		{"land", args{"boulder": sample.ID, "how": "pr"}, "in files or as a branch"},
+		{"land", args{"boulder": sample.ID, "undo": true}, "there is nothing to undo"},
+		{"land", args{"boulder": sample.ID, "undo": true, "merge": true}, "give it alone, or with dry_run"},
+		{"land", args{"boulder": sample.ID, "merge": true, "branch": "x"}, "merge is for files"},
 	} {
 		w.refuses(test.tool, test.arguments, test.says)
 	}

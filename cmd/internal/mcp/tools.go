@@ -352,7 +352,7 @@ func (s *server) order(ctx context.Context, ref string, o boulder.Order) ([]any,
 	done, err := s.project.Order(ctx, func(there *project.Access) (boulder.Snapshot, boulder.Order, error) {
 		d, err := project.Get(ctx, there, ref)
 		if err == nil && d.Boulder.Status.Terminal() {
-			err = fmt.Errorf("boulder %s is %s: there is nothing left to %s", d.Boulder.ID, d.Boulder.Status, o.Do)
+			err = project.Over(&d.Boulder, o.Do)
 		}
 		return d, o, err
 	})
@@ -398,16 +398,28 @@ func (s *server) land(ctx context.Context, in landInput) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	how := project.Land{How: cmp.Or(in.How, boulder.LandedFiles), Branch: in.Branch, DryRun: in.DryRun}
-	if how.How != boulder.LandedFiles && how.How != boulder.LandedBranch {
+	how := project.Land{How: cmp.Or(in.How, boulder.LandedFiles), Branch: in.Branch, DryRun: in.DryRun, Merge: in.Merge}
+	var l project.Landing
+	switch elsewhere := how.How != boulder.LandedFiles || in.Branch != ""; {
+	case in.Undo && (in.Merge || elsewhere):
+		return nil, errors.New("undo takes back what merge wrote into the files: give it alone, or with dry_run")
+	case in.Merge && elsewhere:
+		return nil, errors.New("merge is for files: leave it out, or how and branch")
+	case how.How != boulder.LandedFiles && how.How != boulder.LandedBranch:
 		return nil, fmt.Errorf("results do not land as %q from here, but in files or as a branch; see `manager land --help`", in.How)
+	case in.Undo:
+		if l, err = s.project.UndoLanding(ctx, ref, in.DryRun); err != nil {
+			return nil, fmt.Errorf("undo the landing of boulder %s: %w", boulder.ShortID(ref), err)
+		}
+		return []any{view.NewLand(&l, in.DryRun)}, nil
 	}
-	l, err := s.project.Land(ctx, ref, how)
+	l, err = s.project.Land(ctx, ref, how)
 	if conflict, is := errors.AsType[*workspace.ConflictError](err); is {
-		return nil, fmt.Errorf("land boulder %s: %w\n\n%s", ref, err, view.Conflicts(conflict.Conflicts))
+		return nil, fmt.Errorf("land boulder %s: %w\n\n%s\nmerge writes what does not conflict, and conflict markers where it does; "+
+			"undo takes that back. A branch has all of it", boulder.ShortID(ref), err, view.Conflicts(conflict.Conflicts))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("land boulder %s: %w", ref, err)
+		return nil, fmt.Errorf("land boulder %s: %w", boulder.ShortID(ref), err)
 	}
-	return []any{view.Land{Type: "land", BoulderID: l.Of.Boulder.ID, Landed: l.Landed, Files: l.Files, DryRun: in.DryRun}}, nil
+	return []any{view.NewLand(&l, in.DryRun)}, nil
 }

@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -198,6 +199,8 @@ func (m *model) foot() (lines []string) {
 		add(m.paint.Yellow, 4, m.said)
 	case m.said != "":
 		add(m.paint.Green, 4, m.said)
+	case errors.Is(m.seen.err, project.ErrNothing): // which is no fault
+		add(m.paint.Dim, 2, "Nothing has been run here yet. S starts a plan file; `manager plan` makes one. ? keys · q")
 	case m.seen.err != nil:
 		add(m.paint.Red, 4, project.Message(m.seen.err))
 	}
@@ -253,7 +256,7 @@ func (m *model) title() string {
 		return "Blocker " + m.ask.ID
 	}
 	of := boulder.ShortID(m.want.boulder)
-	if m.taskText || m.tab == onTranscript || m.tab == onWhy {
+	if m.taskText && m.tab == onLog || m.tab == onTranscript || m.tab == onWhy {
 		of = m.want.task
 	}
 	all := strings.Replace(strings.Join(tabs, " "), tabs[m.tab], "["+tabs[m.tab]+"]", 1)

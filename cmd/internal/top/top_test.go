@@ -228,7 +228,7 @@ func TestHoldsNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, 200, 60) // wide enough for the holder's command line
-	s.shows("nothing has been run here yet")
+	s.shows("Nothing has been run here yet. S starts a plan file")
 	one := sample.New(t, sample.ID)
 	one.Plan()
 	commit(t, dir, one)

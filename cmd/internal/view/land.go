@@ -6,6 +6,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/workspace"
 )
 
@@ -18,6 +19,11 @@ type Land struct {
 	// Details are the conflicts of --merge, and of --undo the files that were edited since.
 	Details []workspace.Conflict `json:"conflict_details,omitempty"`
 	DryRun  bool                 `json:"dry_run"`
+}
+
+// NewLand makes it from an outcome.
+func NewLand(l *project.Landing, dryRun bool) Land {
+	return Land{Type: "land", BoulderID: l.Of.Boulder.ID, Landed: l.Landed, Files: l.Files, Details: l.Merged, DryRun: dryRun}
 }
 
 const (
