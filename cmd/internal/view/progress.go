@@ -197,7 +197,7 @@ func (p *Progress) rows(limits orchestrator.Limits, others []boulder.Snapshot, n
 			r.Waiting, r.place = &waits[at], at
 		}
 		if r.live && running {
-			r.Now = r.activeText(b, now)
+			r.Now = r.activeText(b, onTip(p.State, t.ID), now)
 		} else {
 			awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
 			r.Now = cmp.Or(r.waitText(b.Cooldowns, now), text.Prefixed("after ", strings.Join(awaited, ", ")))
@@ -258,8 +258,20 @@ func limitedText(until time.Time, reason string, now time.Time) string {
 // runs names the model of the sub-task, with its effort.
 func (r *row) runs() string { return boulder.WithEffort(r.Model, r.Effort) }
 
+// onTip says where a complete result of an isolated sub-task is on its way to the others; empty if there is none.
+func onTip(s *boulder.State, id string) string {
+	o := s.Open(id)
+	switch {
+	case !s.Boulder.Isolated() || o == nil || o.Turn == nil || o.Turn.Verdict == nil || !o.Turn.Verdict.Completed || o.Turn.Conflict != nil:
+		return ""
+	case slices.Contains(s.Batch(), o):
+		return "its result is tested with those of the others"
+	}
+	return "its result waits to be tested with those of the others"
+}
+
 // activeText says what a live sub-task does while a process runs it.
-func (r *row) activeText(b *boulder.Boulder, now time.Time) string {
+func (r *row) activeText(b *boulder.Boulder, onTip string, now time.Time) string {
 	a, what, paused := r.attempt, "waiting for the model", b.Status == boulder.Paused
 	model := a.Model
 	if a.Status == boulder.AttemptMonitoring {
@@ -275,6 +287,8 @@ func (r *row) activeText(b *boulder.Boulder, now time.Time) string {
 		what = "stopped, to be taken up again"
 	case r.replan:
 		what = "a new plan is being made"
+	case onTip != "":
+		what = onTip
 	case a.Status == boulder.AttemptMonitoring && paused:
 		what = "its result is to be judged"
 	case a.Status == boulder.AttemptMonitoring:
