@@ -77,6 +77,69 @@ func Wrap(s string, n int) string {
 	return ansi.WrapWc(s, n, "")
 }
 
+// margin matches what the rest of a broken line is indented by: spaces, with a name in a column of its own, or a mark.
+var margin = Regexp(`^ *(?:\S+(?: \S+)* {2,}|[-*!✓✗→•] )?`)
+
+// WrapHanging breaks lines that are wider than n columns between words. What follows goes below the text of the line,
+// which begins after its first gap of two spaces. Wider words stay whole: a terminal breaks them so that they can be
+// copied. With n below 20 it does nothing.
+func WrapHanging(s string, n int) string {
+	if n < 20 {
+		return s
+	}
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		if ansi.StringWidthWc(line) > n {
+			lines[i] = wrapLine(line, n)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func wrapLine(line string, n int) string {
+	plain := ansi.Strip(line)
+	hang := ansi.StringWidthWc(margin().FindString(plain))
+	if hang > n*3/5 {
+		hang = len(plain) - len(strings.TrimLeft(plain, " "))
+	}
+	var out strings.Builder
+	at := 0
+	for i, word := range strings.Split(line, " ") {
+		width := ansi.StringWidthWc(word)
+		switch {
+		case i == 0:
+		case at > hang && width > 0 && at+1+width > n:
+			out.WriteString("\n" + strings.Repeat(" ", hang))
+			at = hang
+		default:
+			out.WriteString(" ")
+			at++
+		}
+		out.WriteString(word)
+		at += width
+	}
+	return out.String()
+}
+
+// Flow joins the lines of each paragraph that was broken for another width, so that [WrapHanging] can break it again.
+// Lines with a margin or columns stay.
+func Flow(s string) string {
+	lines := strings.Split(s, "\n")
+	all := lines[:1]
+	for _, line := range lines[1:] {
+		before := all[len(all)-1]
+		if len(before) > leastFlow && line != "" && margin().FindString(before) == "" && margin().FindString(line) == "" {
+			all[len(all)-1] = before + " " + line
+			continue
+		}
+		all = append(all, line)
+	}
+	return strings.Join(all, "\n")
+}
+
+// leastFlow is how long a line is that was broken because it was full, and not because it was over.
+const leastFlow = 60
+
 // Fit is [Clip], padded with spaces to n columns.
 func Fit(s string, n int) string {
 	s = Clip(s, n)

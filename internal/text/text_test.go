@@ -126,3 +126,36 @@ func TestWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestWrapHanging(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"  -q, --quiet   no progress on stderr":        "  -q, --quiet   no progress on\n                stderr",
+		"- a list item that is too long for it":        "- a list item that is too long\n  for it",
+		"    below a margin, as before, it goes":       "    below a margin, as before,\n    it goes",
+		"https://example.com/a/word/that/is/wider and": "https://example.com/a/word/that/is/wider\nand",
+		"short\nlines stay":                            "short\nlines stay",
+	} {
+		if got := WrapHanging(s, 30); got != want {
+			t.Errorf("%q:\n%s\nwant\n%s", s, got, want)
+		}
+	}
+	if s := strings.Repeat("word ", 40); WrapHanging(s, 0) != s {
+		t.Error("what is no terminal is not wrapped")
+	}
+}
+
+func TestFlow(t *testing.T) {
+	t.Parallel()
+	full := strings.Repeat("x", leastFlow+1)
+	for s, want := range map[string]string{
+		full + "\nrest\n\nnew":  full + " rest\n\nnew",
+		"Title\n" + full:        "Title\n" + full,
+		full + "\n  - indented": full + "\n  - indented",
+		full + "\n- item":       full + "\n- item",
+	} {
+		if got := Flow(s); got != want {
+			t.Errorf("%q became %q", s, got)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/cmd/internal/view/page"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
@@ -188,19 +189,23 @@ func (a *app) recorded(status boulder.BlockerStatus) offers {
 	}
 }
 
-// guarded redacts secrets in everything that is written to a stream, including diagnostics and errors of libraries. It
-// finds a secret only within one write, so the package writes whole lines. The live view, drawn in pieces, goes
-// straight to the terminal; its events were redacted before.
+// guarded redacts secrets in everything that is written to a stream, including diagnostics and errors of libraries, and
+// breaks lines that a terminal is too narrow for. It finds a secret only within one write, so the package writes whole
+// lines. The live view, drawn in pieces, goes straight to the terminal; its events were redacted before.
 type guarded struct {
 	stream  io.Writer
 	secrets *secret.Redactor
 	failed  *atomic.Pointer[error] // receives the first write error; nil: not needed
+	asIs    bool                   // lines are not broken
 }
 
 func (g guarded) Write(p []byte) (int, error) {
 	clean := g.secrets.Text(string(p))
 	if clean != string(p) && strings.HasPrefix(string(p), "{") { // redact JSON as JSON, so that it stays valid
 		clean = string(g.secrets.JSON(p))
+	}
+	if !g.asIs && !strings.HasPrefix(clean, "{") && terminal(g.stream) {
+		clean = text.WrapHanging(clean, page.SizeOf(g.stream).Width)
 	}
 	if _, err := io.WriteString(g.stream, clean); err != nil {
 		if g.failed != nil {
@@ -216,6 +221,15 @@ func (g guarded) Write(p []byte) (int, error) {
 func unguarded(stream io.Writer) io.Writer {
 	if g, ok := stream.(guarded); ok {
 		return g.stream
+	}
+	return stream
+}
+
+// asIs returns a stream that breaks no lines, for what is data on a terminal too: a diff, YAML.
+func asIs(stream io.Writer) io.Writer {
+	if g, ok := stream.(guarded); ok {
+		g.asIs = true
+		return g
 	}
 	return stream
 }

@@ -89,7 +89,7 @@ func Main(env Env) int {
 	env.Environ = runcmd.WithoutRepository(env.Environ) // in a hook or an alias, git says which one it is about
 	a := &app{Env: env, secrets: secret.New(env.Environ)}
 	var stdoutErr atomic.Pointer[error]
-	a.Stdout, a.Stderr = guarded{env.Stdout, a.secrets, &stdoutErr}, guarded{env.Stderr, a.secrets, nil}
+	a.Stdout, a.Stderr = guarded{env.Stdout, a.secrets, &stdoutErr, false}, guarded{env.Stderr, a.secrets, nil, false}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	if env.Signals != nil {
@@ -118,7 +118,7 @@ func Main(env Env) int {
 		if _, whole := errors.AsType[*project.DistrustError](err); whole {
 			to = unguarded(to)
 		}
-		fmt.Fprintln(to, text.Wrap("manager: "+text.Safe(project.Message(err)), a.on(a.Stderr).Lines()))
+		fmt.Fprintln(to, "manager: "+text.Safe(project.Message(err)))
 	}
 	return exitCode(err)
 }
@@ -193,6 +193,11 @@ other has; SUBTASK is an id, or its number: 2 is the one shown as [2].`,
 	cmd.SetCompletionCommandGroupID("Manage")
 	cmd.SetOut(a.Stdout)
 	cmd.SetErr(a.Stderr)
+	printHelp := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
+		c.Long = a.flow(c.Long)
+		printHelp(c, args)
+	})
 	cmd.InitDefaultCompletionCmd()
 	powershell, _, _ := cmd.Find([]string{"completion", "powershell"})
 	powershell.Parent().RemoveCommand(powershell) // runs on no supported system
@@ -287,6 +292,14 @@ func (a *app) logger() *slog.Logger {
 		level = slog.LevelDebug
 	}
 	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// flow lets a terminal break the paragraphs of a text that was written for another width.
+func (a *app) flow(s string) string {
+	if terminal(a.Stdout) {
+		return text.Flow(s)
+	}
+	return s
 }
 
 func (a *app) note(format string, args ...any) {

@@ -377,7 +377,7 @@ func (a *app) exportBlockers(ctx context.Context, o *blockerOptions) error {
 		return err
 	}
 	if o.output == "" || o.output == "-" {
-		return errors.Join(write(a.Stdout), unread)
+		return errors.Join(write(asIs(a.Stdout)), unread)
 	}
 	file := a.file(o.output)
 	if err := writeNew(file, o.force, write); err != nil {

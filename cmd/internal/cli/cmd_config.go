@@ -87,7 +87,7 @@ paragraph for AGENTS.md that tells agents what manager expects of them.`,
 					" `manager doctor --night` tries it with the gates: %s", a.pretty(path), slots)
 			}
 			a.note("Wrote %s. For AGENTS.md:", a.pretty(path))
-			_, err = fmt.Fprint(a.Stdout, agentsParagraph)
+			_, err = fmt.Fprint(a.Stdout, a.flow(agentsParagraph))
 			return err
 		},
 	}

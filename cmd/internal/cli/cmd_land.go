@@ -393,7 +393,7 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 		if terminal(a.Stdout) {
 			r.Diff = text.Safe(r.Diff)
 		}
-		if _, err := io.WriteString(a.Stdout, r.Diff); err != nil {
+		if _, err := io.WriteString(asIs(a.Stdout), r.Diff); err != nil {
 			return err
 		}
 	}

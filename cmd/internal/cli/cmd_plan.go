@@ -303,7 +303,7 @@ func (a *app) runPlanOf(ctx context.Context, ref, output string, args []string) 
 	case "-":
 		data, err := taskledger.FormatRemarked(plan, remarks)
 		if err == nil {
-			_, err = a.Stdout.Write(data)
+			_, err = asIs(a.Stdout).Write(data)
 		}
 		return err
 	case "":
@@ -370,7 +370,7 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 		if err != nil {
 			return err
 		}
-		_, err = a.Stdout.Write(data)
+		_, err = asIs(a.Stdout).Write(data)
 		return err
 	}
 	if err := a.keepEdited(path); err != nil {
@@ -423,7 +423,7 @@ func (a *app) runRevise(ctx context.Context, comment, output string, args []stri
 		if err != nil {
 			return err
 		}
-		_, err = a.Stdout.Write(data)
+		_, err = asIs(a.Stdout).Write(data)
 		return err
 	}
 	if output != "" {
