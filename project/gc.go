@@ -82,6 +82,27 @@ func (p *Project) Leftovers(ctx context.Context) (all []Left, warn, err error) {
 	return append(all, sessions...), warn, nil
 }
 
+// Abandoned finds the directories of slots of projects that are gone, or have lost their state. Unless the user has them go, they
+// stay, since such a project may only be away.
+func (p *Project) Abandoned(goes bool) (all []Left) {
+	for of, dirs := range p.AbandonedSlots() {
+		for _, dir := range dirs {
+			l := Left{Kind: "slots", Path: dir, Bytes: workspace.Size(dir)}
+			switch {
+			case workspace.KeepsFiles(dir):
+				l.Stays = keptFiles
+			case goes:
+				l.remove = func(context.Context) error { return workspace.RemoveAbandoned(dir) }
+			default:
+				l.Stays = fmt.Sprintf("of %s, which is gone or has lost its state: `manager gc --abandoned` removes it", of)
+			}
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b Left) int { return cmp.Compare(a.Path, b.Path) })
+	return all
+}
+
 // byBoulder returns refs of manager's by their boulders, apart those of what was put aside.
 func byBoulder(refs map[string]string) (of, aside map[string]map[string]string) {
 	of, aside = map[string]map[string]string{}, map[string]map[string]string{}

@@ -79,6 +79,9 @@ func (p *Project) CopiesLack(ctx context.Context) (lacks []string, add string, e
 	return lacks, p.slotsLine(lacks), err
 }
 
+// Unmade returns the directories of installed packages among what copies lack that no command is known to make.
+func (p *Project) Unmade(lacks []string) []string { return detect.Unmade(os.DirFS(p.dir), lacks) }
+
 // lacking returns the ignored files that copies lack.
 func (p *Project) lacking(ctx context.Context) (lacks []string, err error) {
 	lacks, err = p.slots().Lacking(ctx)

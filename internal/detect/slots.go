@@ -82,6 +82,20 @@ func installed(project fs.FS, dir string) (run, from string) {
 	return "", ""
 }
 
+// Unmade returns the directories of installed packages among ignored files that no command is known to make.
+func Unmade(project fs.FS, ignored []string) (dirs []string) {
+	for _, name := range ignored {
+		dir, isDir := strings.CutSuffix(name, "/")
+		if run, _ := installed(project, dir); !isDir || run != "" {
+			continue
+		}
+		if slices.Contains([]string{"node_modules", ".venv", "venv"}, path.Base(dir)) {
+			dirs = append(dirs, name)
+		}
+	}
+	return dirs
+}
+
 func quoted(name string) string {
 	if plainWord().MatchString(name) {
 		return name

@@ -6,6 +6,15 @@ import (
 	"testing/fstest"
 )
 
+func TestUnmade(t *testing.T) {
+	t.Parallel()
+	project := fstest.MapFS{"web/package.json": {}}
+	got := Unmade(project, []string{"node_modules/", "web/node_modules/", "a/.venv/", "target/", ".env"})
+	if want := []string{"node_modules/", "a/.venv/"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestForSlots(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -23,6 +23,7 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/store"
@@ -107,12 +108,17 @@ type doctor struct {
 	chosen boulder.Models // of sub-tasks that name none; empty: OpenCode chooses
 }
 
-// namedCheck looks at one thing. An error means that a run would fail; do without an error, that something is worth knowing;
-// neither detail nor do, that the check does not apply.
+// namedCheck looks at one thing. An error means that a run would fail, unless it is [nothing]; do without an error, that
+// something is worth knowing; neither detail nor do, that the check does not apply.
 type namedCheck struct {
 	name string
 	look func(context.Context) (detail, do string, err error)
 }
+
+// nothing is the outcome of a check that found nothing to check, or cannot know. It is no failure, and no success.
+type nothing string
+
+func (n nothing) Error() string { return string(n) }
 
 func (d *doctor) look(ctx context.Context) *view.Doctor {
 	report := &view.Doctor{Type: "doctor", OK: true}
@@ -128,7 +134,14 @@ func look(ctx context.Context, checks []namedCheck) (found []view.Check) {
 	for _, check := range checks {
 		c := view.Check{Name: check.name, Finding: view.Fine}
 		var err error
-		switch c.Detail, c.Do, err = check.look(ctx); {
+		c.Detail, c.Do, err = check.look(ctx)
+		none, is := errors.AsType[nothing](err)
+		switch {
+		case is:
+			c.Finding, c.Detail = view.None, string(none)
+			if c.Detail == "" {
+				continue
+			}
 		case err != nil:
 			c.Finding, c.Detail = view.Broken, text.Error(err)
 		case c.Do != "":
@@ -146,12 +159,12 @@ func (d *doctor) planned(ctx context.Context, n *night) (detail, do string, err 
 	path := d.project.PlanPath()
 	switch {
 	case !exists(path):
-		return "there is no " + d.pretty(path), "", nil
+		return "", "", nothing("there is no " + d.pretty(path))
 	case n.plan == nil:
 		_, err := d.project.ReadPlan(path)
 		return "", "correct it, or make another one", err
 	case d.dir == nil:
-		return text.Plural(len(n.plan.SubTasks), "sub-task") + "; without OpenCode their models are not known", "", nil
+		return "", "", nothing(text.Plural(len(n.plan.SubTasks), "sub-task") + "; without OpenCode their models are not known")
 	}
 	if _, err := d.project.CheckModels(ctx, n.plan); err != nil {
 		return "", "name others in the plan", err
@@ -218,7 +231,7 @@ func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 	case err != nil:
 		return "", "make `git status` work here", err
 	case head == "":
-		return fmt.Sprintf("repository %s, no commit yet, so isolated runs work in place", w.Root()), "", nil
+		return fmt.Sprintf("repository %s; sub-tasks work in your files, not in copies: there is no commit yet", w.Root()), "", nil
 	}
 	if err = d.project.OpenWorkspace(ctx); err == nil {
 		d.kept, err = d.project.Slots().Kept(ctx)
@@ -235,7 +248,8 @@ func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 	if gone := d.project.AbandonedSlots(); len(gone) > 0 {
 		dirs := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(gone))...)))
 		detail += "; slots of projects that are not there any more: " + text.OneLine(strings.Join(dirs, ", "))
-		do = cmp.Or(do, "remove them, unless such a project is only away for now, as on a disk that is not mounted")
+		do = cmp.Or(do, "remove them with `manager gc --abandoned`, unless such a project is only away for now, as on a disk that"+
+			" is not mounted")
 	}
 	return detail, do, err
 }
@@ -247,7 +261,7 @@ func (d *doctor) slots(ctx context.Context) (detail, do string, err error) {
 	case err != nil:
 		return "", "make `git status` work here", err
 	case why != "":
-		return "isolated runs work in place: " + why, "", nil
+		return "sub-tasks work in your files, not in copies: " + why, "", nil
 	}
 	const elsewhere = "name another directory outside of the project with slots.dir in the configuration"
 	at, err := d.project.SlotHome(ctx)
@@ -263,11 +277,18 @@ func (d *doctor) slots(ctx context.Context) (detail, do string, err error) {
 // copies names ignored files that copies of the project lack and could have.
 func (d *doctor) copies(ctx context.Context) (detail, do string, err error) {
 	lacks, add, err := d.project.CopiesLack(ctx)
-	if err != nil || add == "" { // git says what is wrong with it
+	if err != nil { // git says what is wrong with it
 		return "", "", nil //nolint:nilerr // see above
 	}
-	return "copies of the project lack ignored files: " + text.First(10, lacks),
-		"add to the configuration what brings those that commands may need: " + add + "; doctor --night tries it with the gates", nil
+	unmade := d.project.Unmade(lacks)
+	if add == "" && len(unmade) == 0 {
+		return "", "", nil
+	}
+	return "copies of the project lack ignored files: " + text.First(10, lacks), text.JoinedBy("; ",
+		text.Prefixed("add to the configuration what brings those that commands may need: ", add),
+		text.Prefixed("no command is known that makes ", text.First(3, unmade))+
+			text.If(len(unmade) > 0, ": if commands need it, name one in slots.setup"),
+		text.If(add != "", "doctor --night tries it with the gates")), nil
 }
 
 // state checks that the state can be written, without leaving anything behind.
@@ -295,13 +316,16 @@ func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
 	}
 	defer there.Close()
 	boulders, err := there.Listing(ctx)
-	var over []string
+	var over, missed []string
 	for _, b := range boulders {
 		if b.Status.Terminal() {
 			if slices.Contains(d.kept, b.BoulderID) {
-				over = append(over, b.BoulderID)
+				over = append(over, boulder.ShortID(b.BoulderID))
 			}
 			continue
+		}
+		if view.MissedStart(&b, there.Holder, time.Now()) {
+			missed = append(missed, fmt.Sprintf("%s was to start at %s", boulder.ShortID(b.BoulderID), text.Stamp(b.StartAt)))
 		}
 		found, readErr := there.Get(ctx, b.BoulderID)
 		if readErr == nil {
@@ -316,6 +340,10 @@ func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
 	if len(over) > 0 {
 		detail += text.Prefixed("; over, with results or slots: ", strings.Join(over, ", "))
 		do = "take the results with `manager land ID`, or drop them with `manager land ID --drop`; that frees the slots"
+	}
+	if len(missed) > 0 {
+		detail += "; no process was there: " + strings.Join(missed, ", ")
+		do = text.JoinedBy("; ", "`manager resume ID` starts what was to start", do)
 	}
 	if err != nil {
 		return detail, "the other boulders are not affected; keep a copy of " + store.DirName + " and report this", err
@@ -458,6 +486,9 @@ func (d *doctor) keys(context.Context) (detail, do string, err error) {
 		}
 		all = append(all, s.Name+": "+said)
 	}
+	if len(d.key) == 0 {
+		return "", "", nothing(strings.Join(all, "\n"))
+	}
 	return strings.Join(all, "\n"), "", nil
 }
 
@@ -488,6 +519,9 @@ func (d *doctor) limits(ctx context.Context) (detail, do string, err error) {
 			do = "name another one behind it, as in model: [this, that]" + text.If(!c.Reset.IsZero(), "; or begin later: manager run --detach --at reset")
 		}
 	}
+	if !slices.ContainsFunc(uses, func(u orchestrator.ModelUse) bool { return u.Cooldown != nil }) {
+		return "", "", nothing(strings.Join(lines, "\n"))
+	}
 	return strings.Join(lines, "\n"), do, nil
 }
 
@@ -512,7 +546,11 @@ func (d *doctor) prices(context.Context) (detail, do string, err error) {
 	prices := d.project.Config().Prices
 	detail = cmp.Or(text.If(len(prices) > 0, text.Plural(len(prices), "price")), "none") + " configured"
 	if !d.project.LedgerIsDirect() {
-		return detail + "; OpenCode tells what its models cost, where it knows", "", nil
+		detail += "; OpenCode tells what its models cost, where it knows"
+		if len(prices) == 0 {
+			return "", "", nothing(detail)
+		}
+		return detail, "", nil
 	}
 	ref, err := providers.ParseModel(d.project.Ledger())
 	if _, known := prices.Cost(ref, boulder.Usage{Input: 1, Output: 1}); err == nil && known {

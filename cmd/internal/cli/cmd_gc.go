@@ -17,20 +17,25 @@ import (
 )
 
 func (a *app) newGCCmd() *cobra.Command {
-	dry := false
+	var dry, abandoned bool
 	cmd := &cobra.Command{
 		Use:   "gc [flags]",
 		Short: "Remove what nothing needs any more",
 		Long: `Removes the copies in which boulders that are over have worked (their results stay, whether landed or not), results that
 were dropped 30 days ago, temporary directories of killed processes, and of archived boulders the sessions in OpenCode, unless
-they were used since. Transcripts stay in .manager. ` + "`manager archive`" + ` does it for a boulder, but only archives its sessions.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runGC(cmd.Context(), dry) },
+they were used since. Transcripts stay in .manager. ` + "`manager archive`" + ` does it for a boulder, but only archives its sessions.
+
+Copies of projects that are gone, or whose .manager was removed, are listed. --abandoned removes them as well, in your cache
+directory or below slots.dir: what agents had changed there and no result has is lost. Check first, with --dry-run, that no such
+project is only away for now, as on a disk that is not mounted.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runGC(cmd.Context(), dry, abandoned) },
 	}
+	cmd.Flags().BoolVar(&abandoned, "abandoned", false, "also copies of projects that are gone, or that have lost their state")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed, and how much it is")
 	return cmd
 }
 
-func (a *app) runGC(ctx context.Context, dry bool) error {
+func (a *app) runGC(ctx context.Context, dry, abandoned bool) error {
 	found, warn, err := a.project.Leftovers(ctx)
 	if err != nil {
 		return err
@@ -38,6 +43,7 @@ func (a *app) runGC(ctx context.Context, dry bool) error {
 	if warn != nil {
 		a.warn("OpenCode was not asked for sessions: %v", warn)
 	}
+	found = append(found, a.project.Abandoned(abandoned)...)
 	if !dry {
 		found, err = a.removeLeft(ctx, found)
 	}

@@ -7,13 +7,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/cmd/internal/view"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/testkit/contract"
 	"github.com/bouldermgr/manager/testkit/fakeopencode"
+	samples "github.com/bouldermgr/manager/testkit/golden/sample"
 	"github.com/bouldermgr/manager/testkit/octest"
 )
 
@@ -33,7 +36,7 @@ func TestDoctorWithoutOpenCode(t *testing.T) {
 			t.Errorf("%s does not say what to do: %s", c.Name, c.Detail)
 		}
 	}
-	const want = "config failed, git note, state ok, database ok, opencode failed, keys ok, ledgers ok, limits ok, prices ok, "
+	const want = "config failed, git note, state ok, database ok, opencode failed, keys none, ledgers ok, limits none, prices none, "
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
@@ -118,7 +121,7 @@ func TestDoctorOnPrices(t *testing.T) {
 	t.Parallel()
 	const key = "OPENAI_API_KEY=sk-secret-secret"
 	for _, test := range []struct{ config, environ, want string }{
-		{"", key, "✓ prices    none configured; OpenCode tells"},
+		{"", key, "○ prices    none configured; OpenCode tells"},
 		{"ledger_model: openai/judge\nprices: [{model: 'openai/*', input: 1, output: 2}]", key, "✓ prices    1 price configured, that of openai/"},
 		{"ledger_model: openai/judge\nprices: [{model: 'other/*', input: 1, output: 2}]", key, "! prices    1 price configured; openai does not tell"},
 		{"ledger_model: openai/judge\nbudget: {cost: 5}", key, "✗ prices    none configured; openai does not tell"},
@@ -127,6 +130,29 @@ func TestDoctorOnPrices(t *testing.T) {
 			t.Errorf("%s: doctor does not say %q:\n%s", test.config, test.want, text)
 		}
 	}
+}
+
+// What is not there, or not known, has no tick.
+func TestDoctorOnWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	checkTexts(t, "doctor", []string{"○ keys      anthropic: ANTHROPIC_API_KEY not set", "○ limits "}, []string{"✓ keys"}, doctorText(t, ""))
+	checkTexts(t, "doctor", []string{"✓ keys      anthropic: ANTHROPIC_API_KEY not set"}, nil,
+		doctorText(t, "", "OPENAI_API_KEY=sk-secret-secret"))
+}
+
+// A start that no process was there for is named, with what begins it now.
+func TestDoctorOnAMissedStart(t *testing.T) {
+	t.Parallel()
+	s, dir := &sample{&samples.Boulder{T: t, ID: "01k3missed", State: boulder.NewState(), Now: samples.Began}}, t.TempDir()
+	s.Apply(boulder.Created{Boulder: boulder.Boulder{ID: s.ID, Task: "T", Project: dir, Settings: boulder.Settings{
+		StartAt: s.Now.Add(time.Hour),
+	}}})
+	s.storeIn(dir)
+	a, stdout, _ := testApp(t, dir, "MANAGER_OPENCODE=nosuch")
+	(&doctor{app: a}).look(t.Context()).Print(a.on(a.Stdout))
+	checkTexts(t, "doctor", []string{
+		"! database  1 boulder; no process was there: missed was to start at ", "→ `manager resume ID` starts what was to start",
+	}, nil, stdout.String())
 }
 
 // For each thing that OpenCode 2 lacks, doctor names the alternative. It also says where sessions of runs are stored.

@@ -66,11 +66,14 @@ func (n *night) withoutPlan(ctx context.Context) (detail, do string, err error) 
 	detail = "there is no plan file yet: its gates are not known"
 	tests := n.project.Criteria(nil).Checks.Tests
 	if c := n.project.Config(); len(tests)+len(c.Gates)+len(c.NoWorse)+len(c.IntegrationGates) == 0 {
-		return detail, "", nil
+		return "", "", nothing(detail)
 	}
 	known := *n
 	known.plan = &boulder.Plan{Task: "Pass the tests", SubTasks: []boulder.Spec{{ID: "tests", Description: "Pass the tests", NoWorse: tests}}}
 	tried, do, err := known.before(ctx)
+	if none, is := errors.AsType[nothing](err); is {
+		return "", "", nothing(text.JoinedBy("; without it, ", detail, string(none)))
+	}
 	return text.JoinedBy("; without it, ", detail, tried), do, err
 }
 
@@ -92,7 +95,7 @@ func (n *night) before(ctx context.Context) (detail, do string, err error) {
 	case err != nil:
 		return "", "", err
 	case why != "":
-		return "whether the gates are green at the base is not known: " + why, "", nil
+		return "", "", nothing("whether the gates are green at the base is not known: " + why)
 	case b == nil:
 		return "", "", nil
 	}
@@ -153,15 +156,21 @@ func (n *night) space(ctx context.Context) (detail, do string, err error) {
 	if err != nil || size == 0 {
 		return "", "", err
 	}
-	slots := uint64(n.project.Config().Limits.Global) + 1 // and the copy in which results are tested
-	detail = fmt.Sprintf("a slot takes %s, %d of them %s; %s are free", megabytes(size), slots, megabytes(size*slots), megabytes(free))
+	slots := uint64(n.project.Config().Limits.Global)
+	if n.plan != nil {
+		slots = min(slots, uint64(len(n.plan.SubTasks)))
+	}
+	slots++ // the copy in which results are tested
+	detail = fmt.Sprintf("a copy of the project takes %s, at most %d of them %s; %s are free", megabytes(size), slots, megabytes(size*slots), megabytes(free))
 	if size*slots+leastFree > free {
 		do = "free some space, or lower limits.global"
 	}
 	return detail, do, nil
 }
 
-func megabytes(n uint64) string { return fmt.Sprintf("%d MB", n/1e6) }
+func megabytes(n uint64) string {
+	return cmp.Or(text.If(n < 1e6, "less than 1 MB"), fmt.Sprintf("%d MB", n/1e6))
+}
 
 // scratch checks the directories outside of the project that a run writes to.
 func (n *night) scratch(context.Context) (detail, do string, err error) {

@@ -14,6 +14,7 @@ type Finding string
 const (
 	Fine    Finding = "ok"
 	Notice  Finding = "note"    // worth knowing, but not in the way of a run
+	None    Finding = "none"    // nothing to check, or not known
 	Broken  Finding = "failed"  // in the way of a run
 	Skipped Finding = "skipped" // of `manager doctor --contract`
 )
@@ -43,7 +44,7 @@ func (d *Doctor) Add(checks []Check) {
 // Print prints the report for people.
 func (d *Doctor) Print(o page.Out) {
 	for _, c := range d.Checks {
-		sign := map[Finding]page.Sign{Fine: page.Good, Notice: page.Attention, Broken: page.Bad}[c.Finding]
+		sign := map[Finding]page.Sign{Fine: page.Good, Notice: page.Attention, Broken: page.Bad, None: page.Idle}[c.Finding]
 		lines := strings.Split(strings.TrimSpace(text.Safe(c.Detail)), "\n")
 		if c.Do != "" {
 			lines = append(lines, "→ "+text.OneLine(c.Do))

@@ -240,6 +240,12 @@ func NewListItem(b *store.Item, holder *project.Holder, now time.Time) ListItem 
 	return ListItem{Type: "boulder", Item: *b, Running: runs, Completed: b.Tally.Completed, Total: b.Tally.Planned, waits: now.Before(b.StartAt)}
 }
 
+// MissedStart reports whether a boulder was to start, and no process was there.
+func MissedStart(b *store.Item, holder *project.Holder, now time.Time) bool {
+	due := !b.StartAt.IsZero() && !now.Before(b.StartAt) && !b.UpdatedAt.After(b.StartAt)
+	return due && !b.Status.Terminal() && !holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status})
+}
+
 // interrupted is shown for a boulder that should be at work, without a process.
 const interrupted = "interrupted"
 
