@@ -61,14 +61,22 @@ func (links) RegisterFuncs(to renderer.NodeRendererFuncRegisterer) {
 
 // link makes a link to the web. Other addresses, such as files of the project, lead nowhere from a page: only their text stays.
 func link(w util.BufWriter, to []byte, enters bool) (ast.WalkStatus, error) {
-	address, err := url.Parse(string(to))
-	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
+	address := webAddress(string(to))
+	if address == "" {
 		return ast.WalkContinue, nil
 	}
 	tag := "</a>"
 	if enters {
-		tag = `<a rel="nofollow noreferrer" href="` + html.EscapeString(address.String()) + `">`
+		tag = `<a rel="nofollow noreferrer" href="` + html.EscapeString(address) + `">`
 	}
-	_, err = w.WriteString(tag)
+	_, err := w.WriteString(tag)
 	return ast.WalkContinue, err
+}
+
+// webAddress returns the normal form of an address of the web, "" of any other.
+func webAddress(s string) string {
+	if u, err := url.Parse(s); err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") {
+		return u.String()
+	}
+	return ""
 }
