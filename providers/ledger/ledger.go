@@ -45,8 +45,14 @@ func Ask[T any](
 			break
 		}
 	}
-	return answer, spent, cmp.Or(Outage(ctx, err), fmt.Errorf("%w: %w", ErrNoAnswer, err))
+	return answer, spent, cmp.Or(Outage(ctx, err), error(unanswered{err}))
 }
+
+// unanswered is an [ErrNoAnswer] that says only what the model did, since that says it all.
+type unanswered struct{ error }
+
+func (unanswered) Is(target error) bool { return target == ErrNoAnswer }
+func (u unanswered) Unwrap() error      { return u.error }
 
 // Schema returns the JSON Schema of T, a struct of strings, booleans, slices and such structs, in the form that all
 // vendors' strict modes accept: all fields required, no others allowed, no bounds. Models write properties in this

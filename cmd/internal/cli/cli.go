@@ -157,9 +157,9 @@ other has; SUBTASK is an id, or its number: 2 is the one shown as [2].`,
 	f := cmd.PersistentFlags()
 	f.StringVarP(&a.dir, "directory", "C", "", "work in `DIR`; file arguments are relative to it")
 	f.BoolVar(&a.json, "json", false, "print one JSON object per line on stdout")
-	f.StringVar((*string)(&a.opts.Model), "model", "", "`PROVIDER/MODEL[,…]` for the sub-tasks; each further one while those before it cannot be used")
-	f.StringVar(&a.opts.Effort, "effort", "", "`NAME` of the effort of models of sub-tasks that are named without one (as in PROVIDER/MODEL#NAME)")
-	f.StringVar((*string)(&a.opts.LedgerModel), "ledger-model", "", "`PROVIDER/MODEL[,…]` for planning and judging, likewise")
+	f.StringVar((*string)(&a.opts.Model), "model", "", "`PROVIDER/MODEL[,...]` for the sub-tasks; each further one while those before it cannot be used")
+	f.StringVar(&a.opts.Effort, "effort", "", "effort `NAME` of models that are named without one (as in PROVIDER/MODEL#NAME)")
+	f.StringVar((*string)(&a.opts.LedgerModel), "ledger-model", "", "`PROVIDER/MODEL[,...]` for planning and judging, likewise")
 	f.StringVar(&a.configFile, "config", "", "read the configuration from `FILE` only")
 	f.StringVar(&a.opts.OpenCode, "opencode", "",
 		"`PATH` of the OpenCode binary (else $MANAGER_OPENCODE, the configuration, $PATH)")

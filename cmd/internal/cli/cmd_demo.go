@@ -31,7 +31,8 @@ func (a *app) newDemoCmd() *cobra.Command {
 		Short: "Run a demo offline, with a scripted model",
 		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
 sessions, real tools, real files, real gates. Each sub-task works in a copy of its own; results are integrated, tested
-together, and then landed. What the request asks for and nobody did is added. Only the model is scripted, so no key and no network is needed. The repository stays, to look around in; the end says where.`,
+together, and then landed. What the request asks for and nobody did is added. Only the model is scripted, so no key and
+no network is needed. The repository stays, to look around in; the end says where.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), remove) },
 	}
 	cmd.Flags().BoolVar(&remove, "rm", false, "remove the sample repository in the end")

@@ -210,7 +210,8 @@ func (m *model) foot() (lines []string) {
 	case m.ask != nil:
 		add(m.paint.Dim, 3, view.AnswerHint(&m.ask.Blocker, "Enter: later · /skip: continue without · Esc: leave"))
 	case m.editor == nil && lines == nil:
-		add(m.paint.Dim, 1, "j/k move · Enter open · Esc back · / filter · ] text · a answer · ? keys · q")
+		add(m.paint.Dim, 1, "j/k move · Enter open · Esc back · / filter · ] text · a answer · "+
+			text.If(m.seen.Boulder.Status == boulder.Paused, "u continue · ")+"? keys · q")
 	}
 	if m.editor != nil {
 		lines = append(lines, strings.Split(m.editor.View().Content, "\n")...)

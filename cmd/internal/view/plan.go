@@ -145,7 +145,7 @@ func order(plan *boulder.Plan) string {
 // Summary prints what has to be known of a plan before it is agreed to: its sub-tasks, their order and models, what of the
 // request nobody does, and the commands that then run. uses is for sub-tasks that name none; known is as for [Plan].
 func Summary(o page.Out, plan *boulder.Plan, uses boulder.Settings, known []string) {
-	o.Say(o.Bold(text.Clip(text.OneLine(plan.Task), o.Lines())))
+	o.Say(o.Bold(text.ClipLine(text.OneLine(plan.Task), 2*o.Lines()-8))) // two lines
 	models, gates := forWhich{}, forWhich{}
 	for i, s := range plan.SubTasks {
 		o.Item(1, o.Bold(fmt.Sprintf("%d.", i+1)), " ", o.Plain(s.Subject), " ", o.Faint("("+s.ID+")"))
