@@ -101,12 +101,18 @@ func (m isolation) manage(ctx context.Context, dir, plan string, args ...string)
 	return together([]*process{m.managerRun(ctx, dir, plan, append(args, "--attach", m.server)...)})
 }
 
-// drops returns a contender that runs a plan in slots and drops the results, which is not measured.
-func (m isolation) drops(dir, plan string, measured func(func() error) (float64, error)) contender {
+// drops returns a contender that runs a plan in slots and drops the results, which is not measured. It makes its slots anew, unless
+// they are warm.
+func (m isolation) drops(dir, plan string, warm bool, measured func(func() error) (float64, error)) (c contender, err error) {
+	config := filepath.Join(m.root, fmt.Sprintf("warm-%t.yaml", warm))
+	content := "slots: {pool: 0}\n"
+	if warm {
+		content = "slots: {pool: 4}\n"
+	}
 	return contender{"in a slot", func(ctx context.Context) (float64, error) {
-		result, err := measured(func() error { return m.manage(ctx, dir, plan, "--isolate") })
-		return result, errors.Join(err, m.run(ctx, dir, m.manager, "land", "--drop"))
-	}}
+		result, err := measured(func() error { return m.manage(ctx, dir, plan, "--isolate", "--config", config) })
+		return result, errors.Join(err, m.run(ctx, dir, m.manager, "land", "--drop", "--config", config))
+	}}, os.WriteFile(config, []byte(content), 0o600)
 }
 
 // firstPrompts measures the time from the start of a run to the first prompt, and the disk space of a project's copy.
@@ -130,13 +136,16 @@ func (m isolation) firstPrompts(ctx context.Context) (all []comparison, err erro
 		}
 		var slots, trees []float64
 		tree := filepath.Join(m.root, fmt.Sprint("tree", files))
-		slot := m.drops(dir, plan, func(do func() error) (float64, error) {
+		cold, err := m.drops(dir, plan, false, func(do func() error) (float64, error) {
 			result, err := untilPrompt(do)
-			size, sizeErr := onDiskSize(filepath.Join(m.root, "home", "cache", "manager"))
+			size, sizeErr := m.slotsOnDisk(dir)
 			slots = append(slots, size)
 			return result, errors.Join(err, sizeErr)
 		})
-		results, err := m.race(ctx, 5, slot, contender{"in place", func(ctx context.Context) (float64, error) {
+		if err != nil {
+			return all, err
+		}
+		results, err := m.race(ctx, 5, cold, contender{"in place", func(ctx context.Context) (float64, error) {
 			return untilPrompt(func() error { return m.manage(ctx, dir, plan, "--in-place") })
 		}}, contender{"in a worktree", func(ctx context.Context) (float64, error) {
 			result, err := untilPrompt(func() error {
@@ -150,13 +159,53 @@ func (m isolation) firstPrompts(ctx context.Context) (all []comparison, err erro
 		if err != nil {
 			return all, err
 		}
+		again, err := m.warmPrompts(ctx, plan, files, untilPrompt)
+		if err != nil {
+			return all, err
+		}
 		name := fmt.Sprintf("first prompt, %d files", files)
 		all = append(all,
 			comparison{name, side{"run --isolate", results[0]}, side{"in place", results[1]}, seconds, 0},
-			comparison{name, side{"run --isolate", results[0]}, side{"git worktree add, in place", results[2]}, seconds, 0},
+			comparison{name, side{"run --isolate", results[0]}, side{"git worktree add, in place", results[2]}, seconds, 1},
+			fixed(name+", warm", "run --isolate", again, 0.5, seconds),
 			comparison{fmt.Sprintf("disk, %d files", files), side{"slot", slots}, side{"worktree", trees}, megabytes, 0})
 	}
 	return all, nil
+}
+
+// warmPrompts measures runs that begin in a slot of an earlier one, whose files have changed since.
+func (m isolation) warmPrompts(ctx context.Context, plan string, files int, untilPrompt func(func() error) (float64, error)) ([]float64, error) {
+	dir, err := m.project(ctx, fmt.Sprint("warm", files), files)
+	if err != nil {
+		return nil, err
+	}
+	edits := 0
+	warm, err := m.drops(dir, plan, true, func(do func() error) (float64, error) {
+		edits++
+		err := os.WriteFile(filepath.Join(dir, "part0", "file0.txt"), fmt.Appendf(nil, "edit %d\n", edits), 0o600)
+		result, promptErr := untilPrompt(do)
+		return result, errors.Join(err, promptErr)
+	})
+	if err == nil {
+		_, err = m.race(ctx, 1, warm) // it makes the slot
+	}
+	if err != nil {
+		return nil, err
+	}
+	results, err := m.race(ctx, 5, warm)
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
+}
+
+// slotsOnDisk returns the bytes on disk of a project's slots.
+func (m isolation) slotsOnDisk(dir string) (float64, error) {
+	found, err := filepath.Glob(filepath.Join(m.root, "home", "cache", "manager", filepath.Base(dir)+"-*"))
+	if err != nil || len(found) != 1 {
+		return 0, fmt.Errorf("slots of %s: %q, %w", dir, found, err)
+	}
+	return onDiskSize(found[0])
 }
 
 // onDiskSize returns the bytes on disk of the files in a directory, without manager's own state.
@@ -207,7 +256,11 @@ func (m isolation) fanOuts(ctx context.Context) (all []comparison, err error) {
 				return m.manage(ctx, dir, plan, append(args, "--in-place")...)
 			})
 		}
-		results, err := m.race(ctx, 1, m.drops(dir, plan, timed), inPlace(), inPlace("--config", alone))
+		isolated, err := m.drops(dir, plan, false, timed)
+		if err != nil {
+			return all, err
+		}
+		results, err := m.race(ctx, 1, isolated, inPlace(), inPlace("--config", alone))
 		if err != nil {
 			return all, err
 		}

@@ -78,7 +78,10 @@ func (p *Project) OpenWorkspace(ctx context.Context) error {
 // slotsOf returns slots with a set-up.
 func (p *Project) slotsOf(work *workspace.Workspace, setUp config.Slots) *workspace.Slots {
 	slots := work.Slots()
-	slots.SetUp, slots.Home = p.setUp(setUp), p.slotHome
+	slots.SetUp, slots.Home, slots.Pool = p.setUp(setUp), p.slotHome, p.cfg.Limits.Global
+	if p.cfg.Slots.Pool != nil {
+		slots.Pool = *p.cfg.Slots.Pool
+	}
 	if p.cfg.Slots.Dir == "" { // what is configured is not replaced
 		slots.Instead = p.slotsInstead
 	}

@@ -3,6 +3,7 @@ package project
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,7 +17,7 @@ import (
 
 // Left is something that manager left in the project or in OpenCode.
 type Left struct {
-	Kind      string `json:"kind"` // slots, refs, sessions, temporary; of an uninstall also state, file and setting
+	Kind      string `json:"kind"` // slots, pool, refs, sessions, temporary; of an uninstall also state, file and setting
 	BoulderID string `json:"boulder_id,omitempty"`
 	Path      string `json:"path,omitempty"`
 	Count     int    `json:"count,omitempty"` // of refs or sessions
@@ -35,15 +36,16 @@ func NewLeft(kind, path, stays string, remove func(context.Context) error) Left 
 	return l
 }
 
-// Leftovers finds what nothing needs any more: slots and refs of boulders that are over, sessions of archived boulders in
-// OpenCode, and temporary directories of killed processes. What has results that did not land, or that the user went on
-// with, is listed with the reason for which it stays. warn is why OpenCode was not asked for its sessions.
+// Leftovers finds what nothing needs any more: slots and refs of boulders that are over, the slots that wait for the next
+// boulder, which then makes its own, sessions of archived boulders in OpenCode, and temporary directories of killed processes.
+// What has results that did not land, or that the user went on with, is listed with the reason for which it stays. warn is why
+// OpenCode was not asked for its sessions.
 func (p *Project) Leftovers(ctx context.Context) (all []Left, warn, err error) {
-	if !p.Exists() {
-		return nil, nil, nil
-	}
 	if err := p.OpenWorkspace(ctx); err != nil {
 		return nil, nil, err
+	}
+	if !p.Exists() { // but gates may have been tried
+		return p.pooled(), nil, nil
 	}
 	dirs := p.slots().Directories() // before the boulders: those that begin meanwhile are none of them
 	refs, err := p.slots().Refs(ctx)
@@ -66,8 +68,14 @@ func (p *Project) Leftovers(ctx context.Context) (all []Left, warn, err error) {
 	}
 	slices.Sort(dirs)
 	for _, id := range slices.Compact(dirs) {
-		all = append(all, p.leftOf(id, known[id], ofBoulder[id])...)
+		for _, l := range p.leftOf(id, known[id], ofBoulder[id]) {
+			if free := l.remove; free != nil && l.Kind == "slots" {
+				l.remove = func(ctx context.Context) error { return errors.Join(free(ctx), p.slots().EmptyPool()) }
+			}
+			all = append(all, l)
+		}
 	}
+	all = append(all, p.pooled()...)
 	if len(old) > 0 {
 		all = append(all, Left{Kind: "refs", Path: "refs/manager/dropped", Count: len(old), remove: func(ctx context.Context) error {
 			return p.slots().DropRefs(ctx, old)
@@ -101,6 +109,24 @@ func (p *Project) Abandoned(goes bool) (all []Left) {
 	}
 	slices.SortFunc(all, func(a, b Left) int { return cmp.Compare(a.Path, b.Path) })
 	return all
+}
+
+// pooled lists the slots that wait for the next boulder.
+func (p *Project) pooled() (all []Left) {
+	for _, d := range p.slots().Pooled() {
+		all = append(all, Left{Kind: "pool", Path: d.Path, Bytes: workspace.Size(d.Path), remove: func(context.Context) error {
+			return p.slots().EmptyPool()
+		}})
+	}
+	return all
+}
+
+// Pooled returns how many slots wait for the next boulder, and what they occupy. Call [Project.OpenWorkspace] before.
+func (p *Project) Pooled() (slots int, bytes int64) {
+	for _, d := range p.slots().Pooled() {
+		slots, bytes = slots+d.Slots, bytes+workspace.Size(d.Path)
+	}
+	return slots, bytes
 }
 
 // byBoulder returns refs of manager's by their boulders, apart those of what was put aside.
@@ -147,6 +173,8 @@ func (p *Project) leftOf(id string, b *boulder.Snapshot, refs map[string]string)
 		slots.Bytes = workspace.Size(slots.Path)
 	}
 	switch {
+	case id == trialID: // it is at work, or the next one takes it
+		return nil
 	case b == nil && there:
 		slots.Stays = unknownBoulder
 		return []Left{slots}

@@ -67,7 +67,7 @@ func (p *Project) setUp(c config.Slots) *workspace.SetUp {
 		p.note("Setting up a slot: %s", p.secrets.Text(line))
 		return p.runCommand(ctx, dir, env, line)
 	}
-	return &workspace.SetUp{Copy: c.Copy, Commands: c.Setup, When: c.SetupWhen, Env: c.Environ(), Run: run}
+	return &workspace.SetUp{Copy: c.Copy, Commands: c.Setup, When: c.SetupWhen, Env: c.Environ(), Keep: c.Keep, Run: run}
 }
 
 // runCommand runs a configured command as gates run. env adds to the usual environment.

@@ -89,7 +89,7 @@ type GateBefore struct {
 
 // GatesBefore says whether the gates of a plan are green on the present files, as the trial of an isolated boulder on them has
 // shown. Without one it has try say how many would be run, for at most how long each; if that returns true, it runs them in a
-// slot, as a run does, and removes the slot. It returns nil if they were not run, and why, if that is not for try. With an error
+// slot, as a run does, and frees the slot. It returns nil if they were not run, and why, if that is not for try. With an error
 // that wraps [boulder.ErrSlots], all that it may return is Proposed.
 func (p *Project) GatesBefore(ctx context.Context, plan *boulder.Plan, try func(gates int, most time.Duration) bool) (b *Before, why string, err error) {
 	what, err := p.trialOf(plan)
@@ -222,7 +222,7 @@ func (p *Project) trier(slots *workspace.Slots) (*executor.Executor, error) {
 	return executor.New(run)
 }
 
-// freeTrial removes the slot of a trial.
+// freeTrial frees the slot of a trial.
 func (p *Project) freeTrial(ctx context.Context, what boulder.Trial) error {
 	return p.slots().Free(context.WithoutCancel(ctx), trialID, what.Base, true, func(string) bool { return true })
 }

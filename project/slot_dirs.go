@@ -13,8 +13,8 @@ import (
 	"github.com/bouldermgr/manager/workspace"
 )
 
-// SlotDirs returns the directories in which this project has slots, copies of its files. They have a directory for each boulder,
-// with its id as name. Between runs there are usually none.
+// SlotDirs returns the directories in which this project has slots, copies of its files: those of boulders, and those that wait
+// for the next one.
 func (p *Project) SlotDirs(ctx context.Context) ([]string, error) {
 	if p.files.Load() == nil {
 		if err := p.OpenWorkspace(ctx); err != nil {

@@ -68,7 +68,7 @@ func (p *Project) Uninstall(ctx context.Context) (*Uninstall, error) {
 	for _, id := range p.slots().Directories() {
 		l := Left{Kind: "slots", BoulderID: id, Path: p.slots().Directory(id), Bytes: workspace.Size(p.slots().Directory(id))}
 		switch {
-		case known[id] == nil:
+		case known[id] == nil && id != trialID:
 			l.Stays = unknownBoulder
 		case p.slots().HoldsKept(id):
 			l.Stays = keptFiles
@@ -77,6 +77,7 @@ func (p *Project) Uninstall(ctx context.Context) (*Uninstall, error) {
 		}
 		u.Left = append(u.Left, l)
 	}
+	u.Left = append(u.Left, p.pooled()...)
 	for _, path := range p.slots().Strays() {
 		u.Left = append(u.Left, Left{Kind: "file", Path: path, Stays: notOwn})
 	}

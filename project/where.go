@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -97,8 +98,10 @@ func (p *Project) lacking(ctx context.Context) (lacks []string, err error) {
 func (p *Project) withMissing(missing []string) (c config.Slots, more bool) {
 	add := detect.ForSlots(os.DirFS(p.dir), missing)
 	if in, err := filepath.Rel(p.work().Root(), p.dir); err == nil && in != "." {
-		for i, name := range add.Copy { // patterns with a slash begin at the top of the work tree
-			add.Copy[i] = text.If(strings.Contains(name, "/"), filepath.ToSlash(in)+"/") + name
+		for _, patterns := range [][]string{add.Copy, add.Keep} { // those with a slash begin at the top of the work tree
+			for i, name := range patterns {
+				patterns[i] = text.If(strings.Contains(name, "/"), filepath.ToSlash(in)+"/") + name
+			}
 		}
 	}
 	if c = p.cfg.Slots; c.Copy == nil {
@@ -109,6 +112,7 @@ func (p *Project) withMissing(missing []string) (c config.Slots, more bool) {
 	}
 	had := len(c.Copy) + len(c.Setup)
 	c.Copy, c.Setup, c.SetupWhen = merged(c.Copy, add.Copy), merged(c.Setup, add.Setup), merged(c.SetupWhen, add.SetupWhen)
+	c.Keep = merged(c.Keep, add.Keep)
 	return c, len(c.Copy)+len(c.Setup) > had
 }
 
@@ -122,7 +126,7 @@ func (p *Project) slotsLine(missing []string) string {
 	for _, list := range []struct {
 		key    string
 		values []string
-	}{{"copy", c.Copy}, {"setup", c.Setup}, {"setup_when", c.SetupWhen}} {
+	}{{"copy", c.Copy}, {"setup", c.Setup}, {"setup_when", c.SetupWhen}, {"keep", c.Keep}} {
 		var items []string
 		for _, value := range list.values {
 			items = append(items, scalar(value))
@@ -137,6 +141,9 @@ func (p *Project) slotsLine(missing []string) string {
 	}
 	if len(env) > 0 {
 		parts = append(parts, "env: {"+strings.Join(env, ", ")+"}")
+	}
+	if c.Pool != nil {
+		parts = append(parts, fmt.Sprint("pool: ", *c.Pool))
 	}
 	if c.Dir != "" {
 		parts = append(parts, "dir: "+scalar(c.Dir))

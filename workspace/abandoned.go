@@ -33,9 +33,12 @@ func RemoveAbandoned(dir string) error {
 	entries, readErr := os.ReadDir(dir)
 	err = errors.Join(err, readErr)
 	for _, entry := range entries {
-		if ofBoulder().MatchString(entry.Name()) {
-			err = errors.Join(err, d.removeSlots(entry.Name()))
+		if name := entry.Name(); ofBoulder().MatchString(name) || leasedName().MatchString(name) {
+			err = errors.Join(err, d.removeSlots(name))
 		}
+	}
+	if err == nil {
+		err = d.setLeases(nil)
 	}
 	if entries, readErr = os.ReadDir(dir); err != nil || readErr != nil || len(entries) != 1 || entries[0].Name() != ownerFile {
 		return errors.Join(err, readErr) // what is left is not of a slot

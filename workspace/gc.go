@@ -44,6 +44,11 @@ func (s *Slots) Directories() (ids []string) {
 				ids = append(ids, entry.Name())
 			}
 		}
+		for _, l := range d.leases() {
+			if l.Boulder != "" {
+				ids = append(ids, l.Boulder)
+			}
+		}
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
@@ -58,9 +63,12 @@ func (s *Slots) Strays() (paths []string) {
 			continue
 		}
 		entries, _ := os.ReadDir(d.path())
+		leases := d.leases()
 		for _, entry := range entries {
 			name := entry.Name()
-			if name != ownerFile && (!entry.IsDir() || !ofBoulder().MatchString(name) && !staged().MatchString(name)) {
+			_, leased := leases[name]
+			file := name == ownerFile || name == poolFile
+			if !file && (!entry.IsDir() || !leased && !ofBoulder().MatchString(name) && !staged().MatchString(name)) {
 				paths = append(paths, filepath.Join(d.path(), name))
 			}
 		}
@@ -81,33 +89,43 @@ func (s *Slots) Clear() error {
 // Directory returns where the slots of a boulder are; empty if it has none.
 func (s *Slots) Directory(boulderID string) string { return s.dirOf(boulderID) }
 
-// Release removes the slots of a boulder that is over, and leaves its refs, to which it adds what is in none yet. What git
-// cannot store stays.
+// Release frees the slots of a boulder that is over, and leaves its refs, to which it adds what is in none yet. What git cannot
+// store stays.
 func (s *Slots) Release(ctx context.Context, boulderID, base string) error {
 	if err := s.captureAll(ctx, boulderID, base); err != nil {
 		return err
 	}
-	return s.removeAll(boulderID)
+	return s.freeDirs(ctx, boulderID)
 }
 
 // Discard removes the slots of a boulder with all that is in them, except for what git cannot store.
 func (s *Slots) Discard(boulderID string) error {
 	for _, d := range s.agreed() {
-		dir := filepath.Join(d.path(), boulderID)
-		if !isDir(dir) {
+		in, _ := d.ofBoulder(boulderID)
+		if in.base == "" {
 			continue
 		}
-		slots, _ := fs.Glob(os.DirFS(dir), "*.json") // the pattern is valid
+		slots, _ := fs.Glob(os.DirFS(in.path()), "*.json") // the pattern is valid
 		for _, marker := range slots {
-			if err := os.RemoveAll(tempDir(filepath.Join(dir, strings.TrimSuffix(marker, ".json")))); err != nil {
+			if err := os.RemoveAll(tempDir(filepath.Join(in.path(), strings.TrimSuffix(marker, ".json")))); err != nil {
 				return err
 			}
 		}
-		if err := errors.Join(d.removeSlots(boulderID), s.leave(d)); err != nil {
+		if err := errors.Join(s.removeDir(d, boulderID), s.leave(d)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeDir removes a boulder's directory in d, except for what has files that are nowhere else.
+func (s *Slots) removeDir(d slotsDir, boulderID string) error {
+	defer s.lockDirs()()
+	all := d.leases()
+	if name := all.of(boulderID); name != "" {
+		return d.end(all, name)
+	}
+	return d.removeSlots(boulderID)
 }
 
 // DropRefs deletes refs of manager's, each if it still names that commit.
@@ -146,8 +164,8 @@ func (s *Slots) Temporary(now time.Time) (paths []string) {
 // HoldsKept reports whether the slots of a boulder have files that are nowhere else, which nothing removes.
 func (s *Slots) HoldsKept(boulderID string) bool {
 	return slices.ContainsFunc(s.dirs(), func(d slotsDir) bool {
-		entries, _ := os.ReadDir(filepath.Join(d.path(), boulderID)) // none, if it has no slots there
-		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), keptPrefix) })
+		in, _ := d.ofBoulder(boulderID)
+		return in.base != "" && in.holdsKept()
 	})
 }
 

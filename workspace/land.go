@@ -130,8 +130,8 @@ func (s *Slots) copyRefs(ctx context.Context, from, to string) error {
 	return err
 }
 
-// Free removes the slots and refs of a finished boulder. It keeps under refs/manager/dropped/<boulder> the tip, unless
-// it landed, and work of sub-tasks that is not on the tip. It may be called again.
+// Free removes the refs of a finished boulder, and its slots, unless they stay in the pool. It keeps under
+// refs/manager/dropped/<boulder> the tip, unless it landed, and work of sub-tasks that is not on the tip. It may be called again.
 func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, onTip func(subTask string) bool) error {
 	if err := s.captureAll(ctx, boulderID, base); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 			return err
 		}
 	}
-	if err := s.removeAll(boulderID); err != nil {
+	if err := s.freeDirs(ctx, boulderID); err != nil {
 		return err
 	}
 	return s.unlistGone()
@@ -174,7 +174,7 @@ func (s *Slots) captureAll(ctx context.Context, boulderID, base string) error {
 	bare.OnKept, bare.Home, bare.Instead = s.OnKept, s.Home, s.Instead
 	for _, name := range markers {
 		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
-		if err == nil && n > 0 {
+		if err == nil && n != combined {
 			_, err = bare.prepare(ctx, boulder.SlotClaim{BoulderID: boulderID, Slot: n, Base: base, From: base})
 		}
 		if err != nil {
@@ -187,10 +187,14 @@ func (s *Slots) captureAll(ctx context.Context, boulderID, base string) error {
 	return nil
 }
 
-// removeAll removes the slots of a boulder, except for what has files that are nowhere else.
-func (s *Slots) removeAll(boulderID string) error {
+// freeDirs gives back the directories of a boulder whose slots are captured, or removes them.
+func (s *Slots) freeDirs(ctx context.Context, boulderID string) error {
 	for _, d := range s.dirs() {
-		if err := errors.Join(d.removeSlots(boulderID), s.leave(d)); err != nil {
+		err := s.giveBack(ctx, d, boulderID)
+		if err == nil {
+			err = s.removeDir(d, boulderID)
+		}
+		if err := errors.Join(err, s.leave(d)); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,7 @@ func (s *Slots) LikeProject(ctx context.Context, c boulder.SlotClaim) (like *Slo
 	if err != nil || why != "" || len(ignored) == 0 {
 		return nil, nil, why, err
 	}
-	where, parent, err := s.openDir(c.BoulderID)
+	where, _, parent, err := s.openDir(c.BoulderID)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -48,7 +48,7 @@ func (s *Slots) LikeProject(ctx context.Context, c boulder.SlotClaim) (like *Slo
 	if err := parent.Mkdir(name, 0o700); err != nil {
 		return nil, nil, "", err
 	}
-	like = &Slot{slots: s, claim: c, where: where, dir: filepath.Join(where.path(), c.BoulderID, name)}
+	like = &Slot{slots: s, claim: c, where: where, dir: filepath.Join(where.path(), name)}
 	like.Workspace = s.in(like.dir)
 	if err := like.fill(ctx); err != nil {
 		return nil, nil, "", err

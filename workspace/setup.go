@@ -31,51 +31,157 @@ type SetUp struct {
 	// Commands run in a new slot, and again when a file that matches a pattern of When (git's glob) has changed.
 	Commands, When []string
 	Env            []string // NAME=VALUE, for commands in slots
+	// Keep has patterns as in .gitignore, from the top of the work tree, of ignored files that the next boulder finds in a slot
+	// of [Slots.Pool], and results in the slot in which they are tested together. All others are removed before.
+	Keep []string
 	// Run runs a command in a directory, with env in addition to the usual variables.
 	Run func(ctx context.Context, dir string, env []string, line string) boulder.Gate
 }
 
-// setUp copies files and runs commands, unless done, its earlier result, says that the slot has all of it.
-func (s *Slot) setUp(ctx context.Context, done string) (string, error) {
+// prepareIgnored sets the slot up, and notes what of the ignored files is from there. What sub-tasks left stays, except in
+// the slot for combined trees, which has nothing else than what is to be kept.
+func (s *Slot) prepareIgnored(ctx context.Context, m marker) (marker, error) {
+	s.setup = m.Ignored
+	left, err := s.ignored(ctx)
+	if err == nil && s.claim.SubTaskID == "" && s.claim.Slot == combined {
+		var keep []string
+		if keep, err = s.keeps(ctx); err == nil {
+			left = slices.DeleteFunc(left, func(name string) bool { return within(keep, name) })
+			left, err = nil, s.removeIgnored(left)
+		}
+	}
 	with := s.slots.SetUp
-	if with == nil {
-		return done, nil
+	if err != nil || with == nil {
+		return m, err
 	}
 	patterns, err := s.slots.Patterns()
 	if err != nil {
-		return "", err
+		return m, err
 	}
-	watched := ""
-	if len(with.When) > 0 {
-		args := []string{"ls-files", "-z", "--stage", "--"}
-		for _, pattern := range with.When {
-			args = append(args, ":(glob)"+pattern)
-		}
-		if watched, err = s.git.output(ctx, args...); err != nil {
-			return "", err
-		}
+	watched, err := s.watched(ctx)
+	if err != nil {
+		return m, err
 	}
 	about, err := json.Marshal([]any{patterns, with.Commands, watched})
 	if err != nil {
-		return "", err
+		return m, err
 	}
 	now := fmt.Sprintf("%x", sha256.Sum256(about))
-	if now == done {
-		return now, nil
+	ready := now == m.SetUp
+	if s.foreign && m.SetUp != "" {
+		ready = ready && (watched != "" || len(with.Commands) == 0) && slices.Equal(m.Keep, with.Keep) && s.hasAll(m.Made)
+		if !ready { // nothing of before is among what they make now
+			err = s.removeIgnored(m.Made)
+		}
 	}
-	if err := s.copyIgnored(ctx, patterns); err != nil {
-		return "", err
+	if err != nil || ready && !s.foreign {
+		return m, err
 	}
+	s.setup = left
+	copied, err := s.copyIgnored(ctx, patterns)
+	if err == nil && !ready {
+		err = s.run(ctx, with)
+	}
+	if err != nil {
+		return m, err
+	}
+	m.SetUp = now
+	if m.Ignored, err = s.ignored(ctx); err != nil || ready {
+		return m, err
+	}
+	m.Made = slices.DeleteFunc(slices.Clone(m.Ignored), func(name string) bool { return isCopy(s.dir, name, copied) })
+	keep, err := s.keeps(ctx)
+	if m.Keep = with.Keep; slices.ContainsFunc(m.Made, func(name string) bool { return !within(keep, name) }) {
+		m.Keep = nil
+	}
+	return m, err
+}
+
+// watched lists what set-up commands depend on: files that match a pattern of SetUp.When, with their contents.
+func (s *Slot) watched(ctx context.Context) (string, error) {
+	when := s.slots.SetUp.When
+	if len(when) == 0 {
+		return "", nil
+	}
+	args := []string{"ls-files", "-z", "--stage", "--"}
+	for _, pattern := range when {
+		args = append(args, ":(glob)"+pattern)
+	}
+	return s.git.output(ctx, args...)
+}
+
+func (s *Slot) run(ctx context.Context, with *SetUp) error {
 	for _, line := range with.Commands {
 		g := with.Run(ctx, s.Dir(), s.Env(), line)
 		switch {
 		case ctx.Err() != nil:
-			return "", context.Cause(ctx)
+			return context.Cause(ctx)
 		case !g.Green():
-			return "", &boulder.SetUpError{Gate: g}
+			return &boulder.SetUpError{Gate: g}
 		}
 	}
-	return now, nil
+	return nil
+}
+
+// sweep removes all files from a slot that git ignores, except for those to keep. What git does not ignore is not there.
+func (s *Slots) sweep(ctx context.Context, dir string) error {
+	args := []string{"clean", "-ffdxq"}
+	for _, pattern := range s.keep() {
+		args = append(args, "--exclude="+pattern)
+	}
+	_, err := s.in(dir).top().output(ctx, args...)
+	return err
+}
+
+func (s *Slots) keep() []string {
+	if s.SetUp == nil {
+		return nil
+	}
+	return s.SetUp.Keep
+}
+
+// keeps lists what is in the slot and to be kept: files, and directories of nothing else, which end with a slash.
+func (s *Slot) keeps(ctx context.Context) ([]string, error) {
+	if len(s.slots.keep()) == 0 {
+		return nil, nil
+	}
+	args := []string{"ls-files", "-z", "--others", "--ignored", "--directory"}
+	for _, pattern := range s.slots.keep() {
+		args = append(args, "--exclude="+pattern)
+	}
+	out, err := s.top().output(ctx, args...)
+	return records(out), err
+}
+
+// within reports whether a file or directory is one of the names, or in a directory of them.
+func within(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return n == name || strings.HasSuffix(n, "/") && strings.HasPrefix(name, n) })
+}
+
+// hasAll reports whether files and directories are there.
+func (s *Slot) hasAll(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !exists(filepath.Join(s.dir, name)) })
+}
+
+// removeIgnored removes files, and directories that may be named with a slash at the end.
+func (s *Slot) removeIgnored(names []string) error {
+	var all []string
+	for _, name := range names {
+		all = append(all, filepath.Base(s.dir)+"/"+strings.TrimSuffix(name, "/"))
+	}
+	return s.where.remove(all...)
+}
+
+// isCopy reports whether a file, or each file of a directory, was copied.
+func isCopy(root, name string, copied map[string]bool) bool {
+	err := filepath.WalkDir(filepath.Join(root, name), func(path string, entry fs.DirEntry, err error) error {
+		name, relErr := filepath.Rel(root, path)
+		if err == nil && relErr == nil && !entry.IsDir() && !copied[filepath.ToSlash(name)] {
+			err = fs.ErrExist
+		}
+		return errors.Join(err, relErr)
+	})
+	return err == nil
 }
 
 // Patterns returns those of the ignored files to copy.
@@ -106,7 +212,7 @@ func (s *Slots) SetUpKey(ctx context.Context) (string, error) {
 	}
 	about := []any{patterns}
 	if s.SetUp != nil {
-		about = append(about, s.SetUp.Commands, s.SetUp.Env)
+		about = append(about, s.SetUp.Commands, s.SetUp.Env, s.SetUp.Keep)
 	}
 	for _, name := range files {
 		if info, err := os.Lstat(filepath.Join(s.project.root, name)); err == nil { // else it is not copied either
@@ -138,29 +244,36 @@ func (s *Slots) matching(ctx context.Context, patterns []string) ([]string, erro
 	return records(ignored), err
 }
 
-// copyIgnored copies ignored files of the project that match a pattern.
-func (s *Slot) copyIgnored(ctx context.Context, patterns []string) error {
-	p := s.slots.project
-	ignored, err := s.slots.matching(ctx, patterns)
-	if err != nil || len(ignored) == 0 {
-		return err
+// copyIgnored copies ignored files of the project that match a pattern, and returns their names. What another boulder left in
+// their places goes.
+func (s *Slot) copyIgnored(ctx context.Context, patterns []string) (copied map[string]bool, err error) {
+	names, err := s.slots.matching(ctx, patterns)
+	if err != nil || len(names) == 0 {
+		return nil, err
 	}
-	from, err := os.OpenRoot(p.root)
+	if s.foreign {
+		if err := s.removeIgnored(names); err != nil {
+			return nil, err
+		}
+	}
+	from, err := os.OpenRoot(s.slots.project.root)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer from.Close()
 	to, err := os.OpenRoot(s.dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer to.Close()
-	for _, name := range ignored {
+	copied = map[string]bool{}
+	for _, name := range names {
 		if err := copyFile(from, to, name); err != nil {
-			return fmt.Errorf("copy %s: %w", name, err)
+			return nil, fmt.Errorf("copy %s: %w", name, err)
 		}
+		copied[name] = true
 	}
-	return nil
+	return copied, nil
 }
 
 // copyFile copies a regular file that is not there yet. Blocks are shared if the file system can.

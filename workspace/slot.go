@@ -24,9 +24,12 @@ type Slot struct {
 	*Workspace
 	slots *Slots
 	claim boulder.SlotClaim
-	where slotsDir // the directory of the project's slots that has it
+	where slotsDir // the boulder's directory
+	lease string   // of that directory
 	dir   string   // the top of its work tree
 	setup []string // marker.Ignored
+	// foreign: another boulder left it, and this one has not made it its own yet.
+	foreign bool
 }
 
 // marker is what the file next to a slot says. Without the file or an owner, the slot is half made.
@@ -34,9 +37,21 @@ type marker struct {
 	Owner   string `json:"owner"` // sub-task
 	Attempt int    `json:"attempt"`
 	From    string `json:"from"`
-	SetUp   string `json:"set_up,omitempty"` // what Slot.setUp returned
+	Lease   string `json:"lease,omitempty"`  // of the boulder whose slot it is
+	SetUp   string `json:"set_up,omitempty"` // the hash of what set-up depends on
 	// Ignored is what git ignores and set-up made: files, and directories of nothing else, which end with a slash.
 	Ignored []string `json:"ignored,omitempty"`
+	Made    []string `json:"made,omitempty"` // those of Ignored that its commands made, and that are not all copied
+	Keep    []string `json:"keep,omitempty"` // what SetUp.Keep was, if it names all of Made
+}
+
+// readMarker returns the marker of a slot; one without From if there is none, or it cannot be read.
+func readMarker(parent *os.Root, slot string) (m marker) {
+	data, err := parent.ReadFile(slot + ".json")
+	if err != nil || json.Unmarshal(data, &m) != nil {
+		return marker{}
+	}
+	return m
 }
 
 // Dir returns where a sub-task works: the place of the project's directory in the clone.
@@ -74,17 +89,17 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 	if err := s.pin(ctx, c); err != nil {
 		return nil, err
 	}
-	where, parent, err := s.openDir(c.BoulderID)
+	where, lease, parent, err := s.openDir(c.BoulderID)
 	if err != nil {
 		return nil, err
 	}
 	defer parent.Close()
 	name := strconv.Itoa(c.Slot)
-	var m marker
-	if data, err := parent.ReadFile(name + ".json"); err == nil && json.Unmarshal(data, &m) != nil {
-		m = marker{}
+	m := readMarker(parent, name)
+	x := &Slot{slots: s, claim: c, where: where, lease: lease, dir: filepath.Join(where.path(), name), foreign: m.Lease != lease}
+	if x.foreign { // what it has is captured, or it would not have been given back
+		m.Owner, m.Attempt = "", 0
 	}
-	x := &Slot{slots: s, claim: c, where: where, dir: filepath.Join(where.path(), c.BoulderID, name)}
 	// The agent may have put a link or a file in the slot's place.
 	if info, err := parent.Lstat(name); m.From == "" || err != nil || !info.IsDir() { // half made, or not at all
 		m = marker{}
@@ -119,38 +134,8 @@ func (s *Slots) prepare(ctx context.Context, c boulder.SlotClaim) (*Slot, error)
 		}
 	}
 	x.setup = m.Ignored
-	m.Owner, m.Attempt, m.From = c.SubTaskID, c.Attempt, c.From
+	m.Owner, m.Attempt, m.From, m.Lease = c.SubTaskID, c.Attempt, c.From, lease
 	return x, x.mark(m)
-}
-
-// prepareIgnored sets the slot up, and notes what of the ignored files is from there. What sub-tasks left stays, except in
-// the slot for combined trees, which has nothing else.
-func (s *Slot) prepareIgnored(ctx context.Context, m marker) (marker, error) {
-	s.setup = m.Ignored
-	left, err := s.ignored(ctx)
-	if err != nil {
-		return m, err
-	}
-	if s.claim.SubTaskID == "" && s.claim.Slot == 0 {
-		root, err := os.OpenRoot(s.dir)
-		if err != nil {
-			return m, err
-		}
-		defer root.Close()
-		for _, name := range left {
-			if err := root.RemoveAll(strings.TrimSuffix(name, "/")); err != nil {
-				return m, err
-			}
-		}
-		left = nil
-	}
-	before := m.SetUp
-	if m.SetUp, err = s.setUp(ctx, before); err != nil || m.SetUp == before {
-		return m, err
-	}
-	s.setup = left
-	m.Ignored, err = s.ignored(ctx)
-	return m, err
 }
 
 // Ignored returns what git ignores in the slot and set-up did not make: files, and directories of many, which end with a
@@ -215,7 +200,7 @@ func (s *Slot) refill(ctx context.Context, parent *os.Root, m *marker) error {
 		}
 	}
 	// The slot is away, or has something that cannot be replaced, such as files of another user.
-	m.SetUp = ""
+	m.SetUp, m.Ignored, m.Made, m.Keep = "", nil, nil, nil
 	if err := s.renew(parent); err != nil {
 		return err
 	}
@@ -248,7 +233,7 @@ const keptPrefix = "kept-"
 func (s *Slot) mark(m marker) error {
 	data, err := json.Marshal(m)
 	if err == nil {
-		err = s.where.write(s.claim.BoulderID+"/"+strconv.Itoa(s.claim.Slot)+".json", data)
+		err = s.where.write(filepath.Base(s.dir)+".json", data)
 	}
 	return err
 }
@@ -293,6 +278,11 @@ func (s *Slot) fill(ctx context.Context) error {
 	}
 	if _, err := into.output(ctx, "clean", "-ffdq"); err != nil {
 		return err
+	}
+	if s.foreign {
+		if err := s.slots.sweep(ctx, s.dir); err != nil {
+			return err
+		}
 	}
 	if err := s.repository(ctx); err != nil {
 		return err

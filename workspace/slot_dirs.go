@@ -19,10 +19,12 @@ import (
 )
 
 // A project has a directory for its slots below [Slots.Home], outside of its own tree, so that no test runner, indexer or
-// watcher finds copies of its files. In it are a directory for each boulder with slots and, while files land, land-….
+// watcher finds copies of its files. In it are directories, each of a boulder with slots or in the pool, and, while files
+// land, land-….
 //
-//	<home>/<project>-<hash of its path>/project.json   whose it is
-//	<home>/<project>-<hash of its path>/<boulder>/<n>  a slot
+//	<home>/<project>-<hash of its path>/project.json  whose it is
+//	<home>/<project>-<hash of its path>/pool.json     which boulder has which directory
+//	<home>/<project>-<hash of its path>/<m>/<n>       a slot
 //
 // The project may have several: Home was another one before, or could not be used. A boulder stays where its slots are.
 const (
@@ -44,6 +46,11 @@ func (d slotsDir) open(names ...string) (*os.Root, error) {
 
 func (d slotsDir) write(name string, data []byte) error {
 	return statedir.Write(d.base, strings.Join(append(slices.Clip(d.below), name), "/"), data)
+}
+
+// in returns a directory in d.
+func (d slotsDir) in(name string) slotsDir {
+	return slotsDir{d.base, append(slices.Clip(d.below), name)}
 }
 
 func (d slotsDir) has(name string) bool { return isDir(filepath.Join(d.path(), name)) }
@@ -72,9 +79,9 @@ func (d slotsDir) removeStaged() error {
 
 // removeSlots removes a boulder's directory, except for what has files that are nowhere else. An agent may have put a link in
 // the place of the directory or of a slot: it is removed, and what it leads to is not touched.
-func (d slotsDir) removeSlots(boulderID string) error {
-	dir := filepath.Join(d.path(), boulderID)
-	if !exists(dir) {
+func (d slotsDir) removeSlots(name string) error {
+	in := d.in(name)
+	if !exists(in.path()) {
 		return nil
 	}
 	parent, err := d.open()
@@ -82,40 +89,63 @@ func (d slotsDir) removeSlots(boulderID string) error {
 		return err
 	}
 	defer parent.Close()
-	if !isDir(dir) {
-		return parent.Remove(boulderID)
+	if !isDir(in.path()) {
+		return parent.Remove(name)
 	}
-	root, err := d.open(boulderID)
+	root, err := in.open()
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	entries, err := fs.ReadDir(root.FS(), ".")
+	var goes []string
 	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), keptPrefix) || root.RemoveAll(entry.Name()) == nil {
+		if !strings.HasPrefix(entry.Name(), keptPrefix) {
+			goes = append(goes, entry.Name())
+		}
+	}
+	err = errors.Join(err, in.remove(goes...))
+	_ = parent.Remove(name) // if it is empty now
+	return err
+}
+
+// remove removes what is in a directory of slots, also directories that an agent or a tool, such as Go's module cache, made
+// read-only.
+func (d slotsDir) remove(names ...string) error {
+	root, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range names {
+		if root.RemoveAll(name) == nil {
 			continue
 		}
-		// An agent or a tool, such as Go's module cache, made directories read-only.
-		path := filepath.Join(dir, entry.Name())
+		path := filepath.Join(d.path(), name)
 		_ = filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.IsDir() {
 				return nil //nolint:nilerr // one that cannot be read was not captured, and stays
 			}
-			name, err := filepath.Rel(dir, path)
+			name, err := filepath.Rel(d.path(), path)
 			if info, lookErr := entry.Info(); err == nil && lookErr == nil {
 				_ = root.Chmod(name, info.Mode().Perm()|0o200)
 			}
 			return nil
 		})
-		if removeErr := root.RemoveAll(entry.Name()); removeErr != nil {
+		if removeErr := root.RemoveAll(name); removeErr != nil {
 			err = fmt.Errorf("%w: its results are safe; remove %s yourself, with the rights of the files' owner", removeErr, path)
 		}
 	}
-	_ = parent.Remove(boulderID) // if it is empty now
 	return err
 }
 
-// Dirs returns the directories in which the project has slots. Each has a directory for each boulder.
+// holdsKept reports whether a boulder's directory has files that are nowhere else, which nothing removes.
+func (d slotsDir) holdsKept() bool {
+	entries, _ := os.ReadDir(d.path()) // none, if it is not there
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), keptPrefix) })
+}
+
+// Dirs returns the directories in which the project has slots.
 func (s *Slots) Dirs() (paths []string) {
 	for _, d := range s.dirs() {
 		paths = append(paths, d.path())
@@ -213,25 +243,35 @@ func Abandoned(home string) map[string][]string {
 // dirOf returns the directory of a boulder's slots; empty if it has none.
 func (s *Slots) dirOf(boulderID string) string {
 	for _, d := range s.dirs() {
-		if d.has(boulderID) {
-			return filepath.Join(d.path(), boulderID)
+		if in, _ := d.ofBoulder(boulderID); in.base != "" && isDir(in.path()) {
+			return in.path()
 		}
 	}
 	return ""
 }
 
-// openDir opens the directory of a boulder's slots, and makes it if needed.
-func (s *Slots) openDir(boulderID string) (d slotsDir, root *os.Root, err error) {
-	all := s.dirs()
-	if i := slices.IndexFunc(all, func(d slotsDir) bool { return d.has(boulderID) }); i >= 0 {
-		d = all[i]
-	} else if d, err = s.newDir(); err != nil {
-		return d, nil, err
+// openDir opens the directory of a boulder's slots, and takes or makes one if needed.
+func (s *Slots) openDir(boulderID string) (in slotsDir, lease string, root *os.Root, err error) {
+	var d slotsDir
+	for _, d = range s.dirs() {
+		if in, lease = d.ofBoulder(boulderID); in.base != "" {
+			break
+		}
 	}
-	if root, err = d.open(boulderID); err == nil {
+	if in.base == "" {
+		if d, err = s.newDir(); err != nil {
+			return in, "", nil, err
+		}
+		if d.path() == s.inState().path() { // no copies stay in the project
+			in = d.in(boulderID)
+		} else if in, lease, err = s.take(d, boulderID); err != nil {
+			return in, "", nil, err
+		}
+	}
+	if root, err = in.open(); err == nil {
 		err = s.claimDir(d) // after the boulder has its directory, see [Slots.leave]
 	}
-	return d, root, err
+	return in, lease, root, err
 }
 
 // newDir returns the directory in which new slots are made.
@@ -280,6 +320,11 @@ func (s *Slots) below() (slotsDir, error) {
 	}
 	if err != nil {
 		return slotsDir{}, err
+	}
+	for _, d := range s.dirs() { // it may be named after another path, if the project was moved
+		if d.base == home {
+			return d, s.claim(d)
+		}
 	}
 	name := s.project.slotsName()
 	for n := 2; ; n++ {
@@ -371,8 +416,9 @@ func (s *Slots) leave(d slotsDir) error {
 	defer s.lockDirs()()
 	path := d.path()
 	entries, err := os.ReadDir(path)
-	inUse := func(e os.DirEntry) bool { // not by what a killed process left of its ownerFile
-		return e.Name() != ownerFile && !strings.HasPrefix(e.Name(), "."+ownerFile+"-")
+	inUse := func(e os.DirEntry) bool { // not by what a killed process left of writing a file or of [Slots.take]
+		return e.Name() != ownerFile && !strings.HasPrefix(e.Name(), "."+ownerFile+"-") && !strings.HasPrefix(e.Name(), "."+poolFile+"-") &&
+			(!leasedName().MatchString(e.Name()) || !d.in(e.Name()).empty() || d.leases()[e.Name()] != (lease{}))
 	}
 	if err != nil || slices.ContainsFunc(entries, inUse) {
 		return nil // perhaps it is gone

@@ -272,7 +272,7 @@ func TestSlotsInNobodysDirectory(t *testing.T) {
 // An agent can put links in the place of its slot, of its boulder's directory, or of all slots. Landing removes the link at most.
 func TestFreeFollowsNoLinks(t *testing.T) {
 	t.Parallel()
-	for name, place := range map[string]string{"slot": "b/1", "boulder": "b", "staged": "land-1", "all": "", "in the project": ""} {
+	for name, place := range map[string]string{"slot": "1/1", "boulder": "1", "staged": "land-1", "all": "", "in the project": ""} {
 		l, precious := newLine(t, "a", "1\n"), repo{t, t.TempDir()}
 		precious.write("b/1/file", "precious")
 		precious.write("land-registry/file", "precious")

@@ -22,6 +22,9 @@ import (
 // once for different slots.
 type Slots struct {
 	SetUp *SetUp // nil: only the files of a commit; do not change it once a slot is made
+	// Pool is how many slots stay for the next boulder at most, besides those in which results are tested together; 0: none.
+	// None do in .manager/slots.
+	Pool int
 	// OnKept is told of a directory that is kept when its slot is used again or freed, since it has files that could not be
 	// stored: paths below it, with reasons. Nothing removes it. It may be called concurrently; nil: not told.
 	OnKept func(dir string, files []string)

@@ -213,7 +213,7 @@ func TestBrokenSlots(t *testing.T) {
 	l := newLine(t, "a.txt", "a\n", "sub/b.txt", "b\n")
 	before := l.userState()
 	l.prepare(2, "x", 1, l.base)
-	state := filepath.Join(l.slots.Dirs()[0], "b")
+	state := l.slots.Directory("b")
 	must(t, os.MkdirAll(filepath.Join(state, "1", ".git"), 0o700))
 	must(t, os.WriteFile(filepath.Join(state, "1", "a.txt"), []byte("half"), 0o600))
 	_, in := l.prepare(1, "x", 1, l.base)

@@ -12,6 +12,7 @@ type Slots struct {
 	Copy      []string // patterns of files to copy
 	Setup     []string // commands that make the rest, for `sh -c`, in the project's directory
 	SetupWhen []string // files after whose change these run again
+	Keep      []string // patterns of what they make
 }
 
 // installs are directories that a command makes from a file beside them, or above. The first file that is there counts.
@@ -52,6 +53,13 @@ func ForSlots(project fs.FS, ignored []string) (s Slots) {
 		run, from := installed(project, name)
 		if run != "" && !slices.Contains(s.Setup, run) {
 			s.Setup, s.SetupWhen = append(s.Setup, run), append(s.SetupWhen, from)
+		}
+		keep := name
+		if base := path.Base(name); base != "vendor" && base != "bundle" { // those are common names of what is no package of others
+			keep = base
+		}
+		if run != "" && !slices.Contains(s.Keep, keep) {
+			s.Keep = append(s.Keep, keep)
 		}
 	}
 	return s

@@ -23,22 +23,23 @@ func TestForSlots(t *testing.T) {
 	}{
 		"nothing": {},
 		"npm": {[]string{"package.json", "package-lock.json"}, []string{"node_modules/", ".env", "dist/", "npm-debug.log"}, Slots{
-			[]string{".env"}, []string{"npm ci"}, []string{"package-lock.json"},
+			[]string{".env"}, []string{"npm ci"}, []string{"package-lock.json"}, []string{"node_modules"},
 		}},
 		"npm without a lock file": {[]string{"package.json"}, []string{"node_modules/"}, Slots{
-			nil, []string{"npm install --no-package-lock"}, []string{"package.json"},
+			nil, []string{"npm install --no-package-lock"}, []string{"package.json"}, []string{"node_modules"},
 		}},
 		"a workspace": {[]string{"pnpm-lock.yaml", "package.json", "a/package.json"}, []string{"a/node_modules/", "node_modules/", "a/.env.local"}, Slots{
-			[]string{"a/.env.local"}, []string{"pnpm install --frozen-lockfile"}, []string{"pnpm-lock.yaml"},
+			[]string{"a/.env.local"}, []string{"pnpm install --frozen-lockfile"}, []string{"pnpm-lock.yaml"}, []string{"node_modules"},
 		}},
 		"two packages": {[]string{"web/yarn.lock", "my api/uv.lock"}, []string{"web/node_modules/", "my api/.venv/"}, Slots{
 			nil, []string{"cd web && yarn install --frozen-lockfile", "cd 'my api' && uv sync --frozen"}, []string{"web/yarn.lock", "my api/uv.lock"},
+			[]string{"node_modules", ".venv"},
 		}},
-		"pip":             {[]string{"requirements.txt"}, []string{".venv/", "__pycache__/"}, Slots{nil, []string{installs[9].run}, []string{"requirements.txt"}}},
+		"pip":             {[]string{"requirements.txt"}, []string{".venv/", "__pycache__/"}, Slots{nil, []string{installs[9].run}, []string{"requirements.txt"}, []string{".venv"}}},
 		"cargo":           {[]string{"Cargo.toml", "Cargo.lock"}, []string{"target/"}, Slots{}},
-		"bundler":         {[]string{"Gemfile.lock"}, []string{"vendor/bundle/"}, Slots{nil, []string{installs[11].run}, []string{"Gemfile.lock"}}},
-		"all of vendor":   {[]string{"Gemfile.lock"}, []string{"vendor/"}, Slots{nil, []string{installs[11].run}, []string{"Gemfile.lock"}}},
-		"Go":              {[]string{"go.mod", "go.sum"}, []string{"vendor/"}, Slots{nil, []string{"go mod vendor"}, []string{"go.sum"}}},
+		"bundler":         {[]string{"Gemfile.lock"}, []string{"vendor/bundle/"}, Slots{nil, []string{installs[11].run}, []string{"Gemfile.lock"}, []string{"vendor/bundle"}}},
+		"all of vendor":   {[]string{"Gemfile.lock"}, []string{"vendor/"}, Slots{nil, []string{installs[11].run}, []string{"Gemfile.lock"}, []string{"vendor"}}},
+		"Go":              {[]string{"go.mod", "go.sum"}, []string{"vendor/"}, Slots{nil, []string{"go mod vendor"}, []string{"go.sum"}, []string{"vendor"}}},
 		"made by nothing": {[]string{"README.md"}, []string{"node_modules/", ".venv/", "vendor/", "data/"}, Slots{}},
 	} {
 		project := fstest.MapFS{}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -267,7 +268,11 @@ func (d *doctor) slots(ctx context.Context) (detail, do string, err error) {
 	at, err := d.project.SlotHome(ctx)
 	switch {
 	case err == nil:
-		return "slots for isolated runs are made in " + at, "", nil
+		detail = "slots for isolated runs are made in " + at
+		if n, bytes := d.project.Pooled(); n > 0 {
+			detail += "; for the next run there " + text.If(n == 1, "is 1") + text.If(n > 1, "are "+strconv.Itoa(n)) + ", with " + text.Bytes(bytes)
+		}
+		return detail, "", nil
 	case d.project.Config().Slots.Dir != "":
 		return "", elsewhere, fmt.Errorf("no slots can be made for isolated runs: %w", err)
 	}

@@ -21,9 +21,10 @@ func (a *app) newGCCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc [flags]",
 		Short: "Remove what nothing needs any more",
-		Long: `Removes the copies in which boulders that are over have worked (their results stay, whether landed or not), results that
-were dropped 30 days ago, temporary directories of killed processes, and of archived boulders the sessions in OpenCode, unless
-they were used since. Transcripts stay in .manager. ` + "`manager archive`" + ` does it for a boulder, but only archives its sessions.
+		Long: `Removes the copies in which boulders that are over have worked (their results stay, whether landed or not), also those
+that wait for the next run, results that were dropped 30 days ago, temporary directories of killed processes, and of archived
+boulders the sessions in OpenCode, unless they were used since. Transcripts stay in .manager. ` + "`manager archive`" + ` does it
+for a boulder, but only archives its sessions.
 
 Copies of projects that are gone, or whose .manager was removed, are listed. --abandoned removes them as well, in your cache
 directory or below slots.dir: what agents had changed there and no result has is lost. Check first, with --dry-run, that no such

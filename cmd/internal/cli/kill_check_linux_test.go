@@ -184,6 +184,7 @@ func (w *killWorld) checkLanded() {
 	if out, err := refs.Output(); err != nil || string(out) != "refs/heads/main\n" {
 		w.t.Errorf("refs that are left: %q, %v", out, err)
 	}
+	w.run(0, "gc")                                                        // slots stay for the next run
 	left, err := filepath.Glob(filepath.Join(w.dir, ".manager", "[ls]*")) // land-*, slots
 	for _, pattern := range []string{"*.lock", "refs/*/*.lock"} {
 		locks, globErr := filepath.Glob(filepath.Join(w.dir, ".git", pattern))

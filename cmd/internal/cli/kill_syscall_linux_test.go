@@ -280,6 +280,7 @@ func TestKillAtSyscall(t *testing.T) {
 // clean checks that a landing has left nothing.
 func (u *unlanded) clean() {
 	u.t.Helper()
+	u.run(0, "gc") // slots stay for the next run
 	refs := octest.Git(u.t, u.dir, "for-each-ref", "--format=%(refname)", ":!refs/manager/dropped")
 	left, err := filepath.Glob(filepath.Join(u.dir, ".manager", "[ls]*")) // land*, slots
 	if err != nil || len(left) > 0 || strings.Contains(refs, "refs/manager/") && !strings.Contains(refs, "refs/manager/dropped/") {

@@ -55,7 +55,7 @@ func (g *GC) Print(o page.Out) {
 
 func leftover(l project.Left) string {
 	what := map[string]string{
-		"slots": "copies of the project", "temporary": "temporary directory", "state": "state and transcripts", "file": "file",
+		"slots": "copies of the project", "pool": "copies for the next run", "temporary": "temporary directory", "state": "state and transcripts", "file": "file",
 		"setting": "setting in",
 	}[l.Kind]
 	switch l.Kind {

@@ -130,6 +130,10 @@ type Slots struct {
 	Setup     []string          `yaml:"setup"`
 	SetupWhen []string          `yaml:"setup_when"`
 	Env       map[string]string `yaml:"env"` // for gates and the commands of Setup
+	// Pool is how many slots stay for the next run at most; 0: none. Defaults to as many as may run at once.
+	Pool *int `yaml:"pool"`
+	// Keep are patterns, as in .gitignore, of ignored files that stay in these slots.
+	Keep []string `yaml:"keep"`
 }
 
 func (s *Slots) check(file *yamlfile.File) {
@@ -138,6 +142,9 @@ func (s *Slots) check(file *yamlfile.File) {
 	}
 	if len(s.SetupWhen) > 0 && len(s.Setup) == 0 {
 		file.Report("slots.setup_when", "slots.setup_when without slots.setup", "name the commands to run when these files change")
+	}
+	if s.Pool != nil && *s.Pool < 0 {
+		file.Report("slots.pool", fmt.Sprintf("slots.pool is %d", *s.Pool), "0 keeps no slots for the next run")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
