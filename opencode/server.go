@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -132,8 +133,15 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 func lookUp(binary string) (string, error) {
 	path, err := exec.LookPath(cmp.Or(binary, defaultBinary))
 	if err != nil {
-		return "", fmt.Errorf("%w: %w; install it with `npm install -g opencode-ai@%s`, or say where it is",
-			ErrNoBinary, err, TestedVersion)
+		why := ErrNoBinary
+		if binary != "" {
+			cause := fs.ErrNotExist
+			if failed, ok := errors.AsType[*fs.PathError](err); ok {
+				cause = failed.Err
+			}
+			why = fmt.Errorf("%w: %s: %w", ErrNoBinary, binary, cause)
+		}
+		return "", fmt.Errorf("%w; install it with `npm install -g opencode-ai@%s`, or say where it is (--opencode PATH)", why, TestedVersion)
 	}
 	// A relative path would lead elsewhere from the server's working directory.
 	return filepath.Abs(path)

@@ -152,8 +152,11 @@ func Find(dir string) (string, error) {
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
-	if err != nil {
-		return "", usagef("cannot work in %s: %v", dir, err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", usagef("cannot work in %s: there is no such directory", dir)
+	case err != nil:
+		return "", usagef("cannot work in %s: %s", dir, text.Error(err))
 	}
 	info, err := os.Stat(abs)
 	if err != nil || !info.IsDir() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project/internal/awake"
 	"github.com/bouldermgr/manager/project/internal/control"
@@ -245,7 +246,15 @@ func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
 	case ref == "":
 		err = ErrAllArchived
 	default:
-		err = errors.Join(fmt.Errorf("%w: %q (see `manager list`)", boulder.ErrNotFound, ref), err)
+		var ids []string
+		for _, i := range all {
+			ids = append(ids, boulder.ShortID(i.BoulderID))
+		}
+		do := "see `manager list`"
+		if near := text.Nearest(ref, ids); near != "" {
+			do = "did you mean " + near + "?"
+		}
+		err = errors.Join(fmt.Errorf("%w: %q: %s", boulder.ErrNotFound, ref, do), err)
 	}
 	return "", &UsageError{Err: err}
 }
@@ -264,14 +273,21 @@ func (emptyReader) Events(context.Context, string, uint64, int) ([]boulder.Event
 
 var (
 	// ErrNothing is returned for any boulder in a project without runs.
-	ErrNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
+	ErrNothing error = notFound("nothing has been run here yet: start with `manager plan \"TASK\"`")
 	// ErrAllOver is returned by [Access.Find] without a ref if all boulders are over.
 	ErrAllOver = errors.New("nothing to resume or to steer: every boulder here is over; `manager report` says what can be " +
 		"done next, `manager list` which there are")
 	// ErrAllArchived is returned by [Resolve] without a ref if all boulders are archived.
-	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",
-		boulder.ErrNotFound)
+	ErrAllArchived error = notFound("everything that was run here is archived: see `manager list --archived`")
 )
+
+// notFound says why there is no boulder, as a [boulder.ErrNotFound].
+type notFound string
+
+func (n notFound) Error() string { return string(n) }
+
+// Is implements [errors.Is].
+func (notFound) Is(target error) bool { return target == boulder.ErrNotFound }
 
 // Exists reports whether anything was ever run in the project.
 func (p *Project) Exists() bool { return exists(p.database()) }

@@ -9,24 +9,30 @@ import (
 )
 
 // Error is the text of an error, with [OneLine] of the names of files in it. An agent chooses them, and could put lines
-// into them that look like the manager's own.
+// into them that look like the manager's own. What says nothing to a user, the system call that looked at a file, is left out.
 func Error(err error) string {
 	said := err.Error()
-	for _, name := range names(err) {
-		said = strings.ReplaceAll(said, name, OneLine(name))
+	for _, named := range names(err) {
+		said = strings.ReplaceAll(said, named.as, named.shown)
 	}
 	return said
 }
 
-// names returns the names that [OneLine] changes, in an error and those that it wraps.
-func names(err error) (all []string) {
+// named is a part of an error's text, and how it is shown.
+type named struct{ as, shown string }
+
+// names returns the parts of an error, and those that it wraps, that are shown otherwise.
+func names(err error) (all []named) {
 	switch e := err.(type) { //nolint:errorlint // each error of the tree is looked at
 	case *fs.PathError:
-		all = []string{e.Path}
+		if slices.Contains([]string{"open", "stat", "lstat"}, e.Op) {
+			all = append(all, named{e.Op + " " + e.Path + ": ", e.Path + ": "})
+		}
+		all = append(all, named{e.Path, OneLine(e.Path)})
 	case *os.LinkError:
-		all = []string{e.Old, e.New}
+		all = []named{{e.Old, OneLine(e.Old)}, {e.New, OneLine(e.New)}}
 	}
-	all = slices.DeleteFunc(all, func(name string) bool { return OneLine(name) == name })
+	all = slices.DeleteFunc(all, func(n named) bool { return n.as == n.shown })
 	switch e := err.(type) { //nolint:errorlint // as above
 	case interface{ Unwrap() error }:
 		if inner := e.Unwrap(); inner != nil {

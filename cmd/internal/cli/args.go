@@ -23,16 +23,6 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// argCount limits the number of a command's arguments. what names them in the error.
-func argCount(least, most int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < least || len(args) > most {
-			return usagef("%s takes %s, not %q", cmd.CommandPath(), what, strings.Join(args, " "))
-		}
-		return nil
-	}
-}
-
 // deriveArgs derives the arguments of all subcommands, and their completion, from their usage lines, unless a command
 // has its own. Those in brackets are optional; those in quotes or before … take any number of words.
 func (a *app) deriveArgs(cmd *cobra.Command) {

@@ -123,35 +123,6 @@ func switches() map[string]*bool {
 	return map[string]*bool{"on": new(true), "off": new(false), "unset": nil}
 }
 
-// gone says what to use instead of flags that older versions had.
-var gone = map[string]string{
-	"run --fork":       "`manager redo SUBTASK -b BOULDER` begins a new boulder where the old one is over",
-	"replay --limits":  "`manager replay --check` compares the decisions of a log with those made now",
-	"replay --rejudge": "`manager export` has the evidence of each turn, for a judge of your own",
-}
-
-func badFlag(c *cobra.Command, err error) error {
-	if args := c.Flags().Args(); len(args) > 0 && c.HasSubCommands() { // the flag may belong to a misspelt command
-		return noSuchCommand(c, args)
-	}
-	if instead := gone[c.Name()+" "+strings.TrimPrefix(err.Error(), "unknown flag: ")]; instead != "" {
-		return usagef("%v: it is gone, %s", err, instead)
-	}
-	return usagef("%v: see `%s --help`", err, c.CommandPath())
-}
-
-// noSuchCommand refuses an unknown command, and suggests similar ones.
-func noSuchCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("%s has no command %q: did you mean \"%s\"?", cmd.CommandPath(), args[0], strings.Join(near, `" or "`))
-	}
-	return usagef("%s has no command %q: see `%[1]s --help`", cmd.CommandPath(), args[0])
-}
-
 func (a *app) blockersStatus(ctx context.Context, session string, list bool) error {
 	status, open, unread, err := a.readBlockers(ctx, session)
 	if err != nil {
@@ -335,6 +306,9 @@ func (a *app) findBlocker(ctx context.Context, id string) (report.Blocker, error
 	}
 	meant := text.Nearest(id, ids)
 	for _, known := range ids {
+		if strings.EqualFold(known, id) {
+			return a.project.Blocker(ctx, known)
+		}
 		if known[1:] == id { // 7 means B7, or W7
 			meant = known
 			break

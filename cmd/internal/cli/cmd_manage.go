@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -90,6 +91,9 @@ func writeNew(file string, force bool, write func(io.Writer) error) error {
 			err = errors.Join(err, os.Remove(file))
 		}
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return usagef("cannot write %s: there is no directory %s: create it or name another file", file, filepath.Dir(file))
+	}
 	if err != nil {
 		return fmt.Errorf("write the export: %w", err)
 	}
@@ -151,7 +155,7 @@ func (a *app) runImport(ctx context.Context, name string) error {
 func (a *app) readExport(name string) (x store.Export, err error) {
 	source, err := a.source(name)
 	if err != nil {
-		return x, &project.UsageError{Err: err}
+		return x, a.unreadable("export", name, err)
 	}
 	defer source.Close()
 	if x, err = store.ReadExport(source); err != nil {

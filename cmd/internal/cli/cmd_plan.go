@@ -94,7 +94,7 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 	case f.from != "":
 		data, err := a.readFrom(f.from, maxTask)
 		if err != nil {
-			return "", a.unreadable(f.from, err)
+			return "", a.unreadable("task", f.from, err)
 		}
 		if _, err := a.project.ReadList(f.from, data, "", false); secretive(err) {
 			return "", notSent(f.from, err)
@@ -163,12 +163,12 @@ func notSent(name string, looks error) error {
 		" `manager plan \"TASK\"`", name, strings.TrimPrefix(looks.Error(), "it "))
 }
 
-// unreadable refuses a file of a task that cannot be read.
-func (a *app) unreadable(name string, err error) error {
+// unreadable refuses a file of what that cannot be read.
+func (a *app) unreadable(what, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return a.noFile("file", name)
 	}
-	return usagef("cannot read the task: %v", err)
+	return usagef("cannot read the %s: %w", what, err)
 }
 
 // noFile says that there is no such file, and which one was probably meant.
@@ -215,7 +215,7 @@ func (f *taskFlags) readList(a *app, name string) (*project.TaskList, []byte, er
 	data, err := a.readFrom(name, maxList)
 	switch {
 	case err != nil:
-		return nil, nil, a.unreadable(name, err)
+		return nil, nil, a.unreadable("task", name, err)
 	case len(data) > maxList:
 		return nil, nil, usagef("%s is longer than %d MiB: keep what is open in a file of its own", name, maxList>>20)
 	}

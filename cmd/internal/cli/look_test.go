@@ -47,7 +47,7 @@ func TestLookRefuses(t *testing.T) {
 		{[]string{"show", "--why", ""}, `has no sub-task ""`},
 		{[]string{"show", "nosuch", "--why", "toggle"}, `no such boulder: "nosuch"`},
 		{[]string{"logs", sampleID, "nosuch"}, `has no sub-task "nosuch": it has toggle, theme, icons`},
-		{[]string{"logs", "nosuch"}, "(see `manager list`); and boulder " + shortID + ` has no sub-task "nosuch": it has toggle`},
+		{[]string{"logs", "nosuch"}, "see `manager list`; and boulder " + shortID + ` has no sub-task "nosuch": it has toggle`},
 		{[]string{"logs", "a", "b", "c"}, `not "a b c"`},
 		{[]string{"status", "a", "b"}, `takes one BOULDER, not "a b"`},
 		{[]string{"list", "a"}, "takes no arguments"},
