@@ -87,7 +87,10 @@ func (s *Slots) Clear() error {
 }
 
 // Directory returns where the slots of a boulder are; empty if it has none.
-func (s *Slots) Directory(boulderID string) string { return s.dirOf(boulderID) }
+func (s *Slots) Directory(boulderID string) string {
+	in, _ := s.dirOf(boulderID)
+	return in.path()
+}
 
 // Release frees the slots of a boulder that is over, and leaves its refs, to which it adds what is in none yet. What git cannot
 // store stays.

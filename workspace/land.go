@@ -166,25 +166,35 @@ func (s *Slots) Free(ctx context.Context, boulderID, base string, landed bool, o
 
 // captureAll captures what of the boulder's slots is in no ref yet, and removes their temporary directories.
 func (s *Slots) captureAll(ctx context.Context, boulderID, base string) error {
-	dir, markers := s.dirOf(boulderID), []string(nil)
-	if dir != "" {
-		markers, _ = fs.Glob(os.DirFS(dir), "*.json") // the pattern is valid
+	in, lease := s.dirOf(boulderID)
+	if in.path() == "" {
+		return nil
 	}
+	root, err := in.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	markers, err := fs.Glob(root.FS(), "*.json")
 	bare := s.project.Slots() // without a set-up
 	bare.OnKept, bare.Home, bare.Instead = s.OnKept, s.Home, s.Instead
 	for _, name := range markers {
-		n, err := strconv.Atoi(strings.TrimSuffix(name, ".json"))
-		if err == nil && n != combined {
+		name = strings.TrimSuffix(name, ".json")
+		n, notSlot := strconv.Atoi(name)
+		if notSlot != nil || readMarker(root, name).Lease != lease { // this boulder has not used it
+			continue
+		}
+		if n != combined {
 			_, err = bare.prepare(ctx, boulder.SlotClaim{BoulderID: boulderID, Slot: n, Base: base, From: base})
 		}
 		if err != nil {
 			return fmt.Errorf("slot %d of boulder %s: %w", n, boulderID, err)
 		}
-		if err := os.RemoveAll(tempDir(filepath.Join(dir, strconv.Itoa(n)))); err != nil {
+		if err := os.RemoveAll(tempDir(filepath.Join(in.path(), name))); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // freeDirs gives back the directories of a boulder whose slots are captured, or removes them.

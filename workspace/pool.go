@@ -45,8 +45,7 @@ type leases map[string]lease
 var leasedName = text.Regexp(`^[1-9][0-9]{0,5}$`)
 
 func (d slotsDir) leases() (all leases) {
-	data, err := os.ReadFile(filepath.Join(d.path(), poolFile))
-	if err != nil || json.Unmarshal(data, &all) != nil || all == nil {
+	if readJSON(d.path(), poolFile, &all) != nil || all == nil {
 		return leases{}
 	}
 	maps.DeleteFunc(all, func(name string, _ lease) bool { return !leasedName().MatchString(name) })
@@ -145,7 +144,9 @@ func (s *Slots) giveBack(ctx context.Context, d slotsDir, boulderID string) erro
 	}
 	in, was := d.in(name), all[name]
 	if s.Pool < 1 || !isDir(in.path()) || in.holdsKept() {
-		return d.end(all, name)
+		err := d.end(all, name)
+		s.trim(d, all)
+		return err
 	}
 	all[name] = lease{Used: time.Now()}
 	if err := d.setLeases(all); err != nil {

@@ -121,6 +121,7 @@ func TestSetUpOfAWarmSlot(t *testing.T) {
 		"gone":               func(_ line, in repo) { in.remove("deps") },
 		"no inputs named":    func(l line, _ repo) { l.slots.SetUp.When = nil },
 		"none of them there": func(l line, _ repo) { l.slots.SetUp.When = []string{"lockfile"} },
+		"another variable":   func(l line, _ repo) { l.slots.SetUp.Env = []string{"NODE_ENV=production"} },
 		"another command":    func(l line, _ repo) { l.slots.SetUp.Commands = []string{"make all deps"} },
 		"another one's copy": func(l line, _ repo) { l.slots.SetUp.Copy = nil },
 	} {

@@ -62,14 +62,15 @@ func (s *Slot) prepareIgnored(ctx context.Context, m marker) (marker, error) {
 	if err != nil {
 		return m, err
 	}
-	about, err := json.Marshal([]any{patterns, with.Commands, watched})
+	about, err := json.Marshal([]any{patterns, with.Commands, with.Env, watched})
 	if err != nil {
 		return m, err
 	}
 	now := fmt.Sprintf("%x", sha256.Sum256(about))
 	ready := now == m.SetUp
 	if s.foreign && m.SetUp != "" {
-		ready = ready && (watched != "" || len(with.Commands) == 0) && slices.Equal(m.Keep, with.Keep) && s.hasAll(m.Made)
+		known := watched != "" && len(m.Made) > 0 || len(with.Commands) == 0
+		ready = ready && known && slices.Equal(m.Keep, with.Keep) && s.hasAll(m.Made)
 		if !ready { // nothing of before is among what they make now
 			err = s.removeIgnored(m.Made)
 		}
@@ -89,12 +90,28 @@ func (s *Slot) prepareIgnored(ctx context.Context, m marker) (marker, error) {
 	if m.Ignored, err = s.ignored(ctx); err != nil || ready {
 		return m, err
 	}
-	m.Made = slices.DeleteFunc(slices.Clone(m.Ignored), func(name string) bool { return isCopy(s.dir, name, copied) })
-	keep, err := s.keeps(ctx)
-	if m.Keep = with.Keep; slices.ContainsFunc(m.Made, func(name string) bool { return !within(keep, name) }) {
-		m.Keep = nil
-	}
+	m.Made, m.Keep, err = s.made(ctx, slices.Clone(m.Ignored), copied)
 	return m, err
+}
+
+// made returns what set-up commands made: the new names, and those of before that are kept, into which they may have written. keep
+// is what SetUp.Keep is if it names all of that, and they changed no file that git does not ignore.
+func (s *Slot) made(ctx context.Context, names []string, copied map[string]bool) (made, keep []string, err error) {
+	kept, err := s.keeps(ctx)
+	if err != nil || len(s.slots.SetUp.Commands) == 0 {
+		return nil, s.slots.SetUp.Keep, err
+	}
+	for _, name := range s.setup {
+		if within(kept, name) {
+			names = append(names, name)
+		}
+	}
+	made = slices.DeleteFunc(names, func(name string) bool { return isCopy(s.dir, name, copied) })
+	changed, err := s.top().output(ctx, "ls-files", "-z", "--modified", "--others", "--exclude-standard")
+	if err != nil || changed != "" || slices.ContainsFunc(made, func(name string) bool { return !within(kept, name) }) {
+		return made, nil, err
+	}
+	return made, s.slots.SetUp.Keep, nil
 }
 
 // watched lists what set-up commands depend on: files that match a pattern of SetUp.When, with their contents.
@@ -158,18 +175,34 @@ func within(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return n == name || strings.HasSuffix(n, "/") && strings.HasPrefix(name, n) })
 }
 
-// hasAll reports whether files and directories are there.
+// hasAll reports whether files, and directories, which end with a slash, are there. An agent may have put a link to a directory in
+// the place of one.
 func (s *Slot) hasAll(names []string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return !exists(filepath.Join(s.dir, name)) })
+	return !slices.ContainsFunc(names, func(name string) bool {
+		path := filepath.Join(s.dir, name)
+		return !exists(path) || isDir(path) != strings.HasSuffix(name, "/")
+	})
 }
 
-// removeIgnored removes files, and directories that may be named with a slash at the end.
+// removeIgnored removes files, and directories, which may end with a slash.
 func (s *Slot) removeIgnored(names []string) error {
 	var all []string
 	for _, name := range names {
-		all = append(all, filepath.Base(s.dir)+"/"+strings.TrimSuffix(name, "/"))
+		all = append(all, strings.TrimSuffix(name, "/"))
 	}
-	return s.where.remove(all...)
+	return s.where.in(filepath.Base(s.dir)).remove(all...)
+}
+
+// inPlaceOf returns what is to go before a file can be copied: the file, or what another boulder left on the way to it that is not a
+// directory, such as a link.
+func (s *Slot) inPlaceOf(name string) string {
+	for i, c := range name {
+		dir := name[:i]
+		if c == '/' && !s.hasAll([]string{dir + "/"}) && slices.Contains(s.setup, dir) {
+			return dir
+		}
+	}
+	return name
 }
 
 // isCopy reports whether a file, or each file of a directory, was copied.
@@ -252,7 +285,11 @@ func (s *Slot) copyIgnored(ctx context.Context, patterns []string) (copied map[s
 		return nil, err
 	}
 	if s.foreign {
-		if err := s.removeIgnored(names); err != nil {
+		var goes []string
+		for _, name := range names {
+			goes = append(goes, s.inPlaceOf(name))
+		}
+		if err := s.removeIgnored(goes); err != nil {
 			return nil, err
 		}
 	}

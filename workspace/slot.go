@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // Slot is a slot that is ready. It is a workspace of its own.
@@ -47,7 +48,7 @@ type marker struct {
 
 // readMarker returns the marker of a slot; one without From if there is none, or it cannot be read.
 func readMarker(parent *os.Root, slot string) (m marker) {
-	data, err := parent.ReadFile(slot + ".json")
+	data, err := statedir.Read(parent, slot+".json")
 	if err != nil || json.Unmarshal(data, &m) != nil {
 		return marker{}
 	}

@@ -178,8 +178,7 @@ type list struct {
 
 // listed reads a project's slotDirsFile. A repository may have brought it along.
 func listed(project string) (l list) {
-	data, err := os.ReadFile(filepath.Join(project, stateDir, slotDirsFile))
-	if err != nil || json.Unmarshal(data, &l) != nil || len(l.ID) != len(rand.Text()) {
+	if readJSON(filepath.Join(project, stateDir), slotDirsFile, &l) != nil || len(l.ID) != len(rand.Text()) {
 		return list{}
 	}
 	l.Dirs = slices.DeleteFunc(l.Dirs, func(path string) bool { return !filepath.IsAbs(path) })
@@ -194,11 +193,24 @@ type owner struct {
 }
 
 func ownerOf(path string) (o owner) {
-	data, err := os.ReadFile(filepath.Join(path, ownerFile))
-	if err != nil || json.Unmarshal(data, &o) != nil {
+	if readJSON(path, ownerFile, &o) != nil {
 		return owner{}
 	}
 	return o
+}
+
+// readJSON reads a file in a directory where agents can write.
+func readJSON(dir, name string, to any) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	data, err := statedir.Read(root, name)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, to)
 }
 
 // owner returns what a directory of this project is to say.
@@ -240,14 +252,14 @@ func Abandoned(home string) map[string][]string {
 	return all
 }
 
-// dirOf returns the directory of a boulder's slots; empty if it has none.
-func (s *Slots) dirOf(boulderID string) string {
+// dirOf returns the directory of a boulder's slots, with the id of its lease; one without a path if it has none.
+func (s *Slots) dirOf(boulderID string) (in slotsDir, lease string) {
 	for _, d := range s.dirs() {
-		if in, _ := d.ofBoulder(boulderID); in.base != "" && isDir(in.path()) {
-			return in.path()
+		if in, lease = d.ofBoulder(boulderID); in.base != "" && isDir(in.path()) {
+			return in, lease
 		}
 	}
-	return ""
+	return slotsDir{}, ""
 }
 
 // openDir opens the directory of a boulder's slots, and takes or makes one if needed.

@@ -7,9 +7,11 @@
 package statedir
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -106,6 +108,20 @@ func Write(base, path string, data []byte) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Read reads a file of a directory in which others may write, too. A link is not followed out of the directory, and a pipe, which
+// would block, is [ErrIrregular].
+func Read(in *os.Root, name string) ([]byte, error) {
+	f, err := in.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, cmp.Or(err, ErrIrregular)
+	}
+	return io.ReadAll(f)
 }
 
 // ErrIrregular refuses a path of something other than a file, such as a pipe.
