@@ -11,9 +11,10 @@ OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
 # Each test binary may start an OpenCode server of 0.6 GB. Two packages at a time suit two cores, and four tests of each
 # keep them busy while sessions wait. Seeds are fixed, so that runs repeat; `make fuzz`, `make simulate` and `make
 # torture` draw fresh ones. The servers live for seconds to minutes: a JIT that starts later, and without its last stage,
-# saves a fifth of their CPU time (measured). `make check` vets, and these binaries need no debug symbols.
+# saves a fifth of their CPU time, and a garbage collector that does not run beside the program, which calls it after
+# each HTTP request, a third of a long-lived one's (measured). `make check` vets, and these binaries need no debug symbols.
 TESTFLAGS ?= -p 2 -parallel 4 -timeout 60m -shuffle=1 -vet=off -ldflags=-s
-TESTENV := RAPID_SEED=1 BUN_JSC_useFTLJIT=0 BUN_JSC_thresholdForOptimizeAfterWarmUp=5000 BUN_JSC_thresholdForOptimizeSoon=5000
+TESTENV := RAPID_SEED=1 BUN_JSC_useFTLJIT=0 BUN_JSC_thresholdForOptimizeAfterWarmUp=5000 BUN_JSC_thresholdForOptimizeSoon=5000 BUN_JSC_useConcurrentGC=0
 
 .PHONY: help
 help: ## list the targets

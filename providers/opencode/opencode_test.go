@@ -26,6 +26,9 @@ func TestLedgerAgentHasAShortPrompt(t *testing.T) {
 	skilled := project(t, map[string]string{
 		".opencode/skills/baking/SKILL.md": "---\nname: baking\ndescription: Use when there is bread to bake\n---\nBake.\n",
 	})
+	if err := scriptmodel.Installed(filepath.Join(skilled, ".opencode")); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		agent    string
 		min, max int

@@ -51,6 +51,9 @@ func TestSlashInOpenCode(t *testing.T) {
 	t.Parallel()
 	model := octest.Model(t, clarifies)
 	project := octest.Repo(t, nil)
+	if err := scriptmodel.Installed(filepath.Join(project, ".opencode")); err != nil {
+		t.Fatal(err)
+	}
 	env := testEnv(t, model.URL())
 	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), "blockers: {enabled: true}\n")
 	if code, stdout, stderr := run(t, project, env, "blockers", "install"); code != 0 ||
@@ -207,5 +210,10 @@ func TestSlashInOpenCode(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(project, ".opencode", "command")); err == nil {
 		t.Error("uninstall left something behind")
+	}
+	// The server outlives this project: an installation would go on while the directory is removed.
+	logged, err := os.ReadFile(filepath.Join(shared.home, "data", "opencode", "log", "opencode.log"))
+	if err != nil || bytes.Contains(logged, []byte("dependency install")) {
+		t.Errorf("OpenCode installs its plugin SDK: %v\n%s", err, logged)
 	}
 }

@@ -75,11 +75,15 @@ func TestScripts(t *testing.T) {
 			t.Errorf("%s has lines for OpenCode 2, and lacks the mark %q", path, onOpenCode2)
 		}
 	}
-	for _, server := range []*sharedServer{&shared, &shared2} {
+	run := func(server *sharedServer, scripts []string) {
 		g := generations[server.generation]
-		t.Run(g.Name, func(t *testing.T) { testscript.Run(t, scriptParams(t, scripts, g, server)) })
-		scripts = both
+		t.Run(g.Name, func(t *testing.T) {
+			t.Parallel() // else those of OpenCode 2 would wait for the slowest of the others
+			testscript.Run(t, scriptParams(t, scripts, g, server))
+		})
 	}
+	run(&shared, scripts)
+	run(&shared2, both)
 }
 
 func scriptParams(t *testing.T, scripts []string, g octest.Generation, server *sharedServer) testscript.Params {
