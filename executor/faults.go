@@ -37,6 +37,9 @@ func startFault(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
+// nameAnother is what to do about a model or an agent that there is not, in a boulder that has begun.
+const nameAnother = "name another where the plan does (`manager plan --of BOULDER`), else with `manager resume --model`"
+
 // turnFault classifies the error that ended a turn; nil: the turn is judged on what it did.
 func turnFault(e *opencode.TurnError, model string) error {
 	switch {
@@ -50,8 +53,8 @@ func turnFault(e *opencode.TurnError, model string) error {
 		if errors.Is(e, opencode.ErrUnknownAgent) {
 			kind = boulder.ErrFatal
 		}
-		return fmt.Errorf("%w: OpenCode cannot run a turn with model %s: %s: correct the plan or --model (`opencode models`"+
-			" and `opencode agent list` say what there is), and run it again", kind, model, e.Message)
+		return fmt.Errorf("%w: OpenCode cannot run a turn with model %s: %s: "+nameAnother+
+			" (`opencode models` and `opencode agent list` say what there is)", kind, model, e.Message)
 	case e.Name != opencode.APIError:
 		return nil
 	}
@@ -59,8 +62,8 @@ func turnFault(e *opencode.TurnError, model string) error {
 	c.Model = model
 	switch {
 	case c.UnknownModel():
-		return fmt.Errorf("%w: the provider does not know %s (HTTP %d): %s: correct the plan or --model (`opencode models` says"+
-			" what there is), and run it again", boulder.ErrUnknownModel, model, e.StatusCode, c.Message)
+		return fmt.Errorf("%w: the provider does not know %s (HTTP %d): %s: "+nameAnother+
+			" (`opencode models` says what there is)", boulder.ErrUnknownModel, model, e.StatusCode, c.Message)
 	case c.Kind == providers.KindBadRequest && e.Retryable:
 		c.Kind = providers.KindNetwork
 	case c.Kind == providers.KindBadRequest, c.Kind == providers.KindNetwork && e.StatusCode == 0 && !e.Retryable:

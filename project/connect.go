@@ -149,7 +149,9 @@ func (p *Project) KeepLedger(ctx context.Context, ref string) {
 	}
 	defer there.Close()
 	if b, err := there.Find(ctx, ref); err == nil {
-		p.opts.LedgerModel = cmp.Or(p.opts.LedgerModel, p.cfg.LedgerModel, b.Boulder.LedgerModel)
+		if p.opts.LedgerModel == "" && p.cfg.LedgerModel == "" {
+			p.opts.LedgerModel, p.kept = b.Boulder.LedgerModel, "the boulder, for planning and judging (--ledger-model changes it),"
+		}
 	}
 }
 

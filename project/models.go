@@ -77,7 +77,7 @@ func (p *Project) lookUpModels(ctx context.Context, plan *boulder.Plan, s boulde
 	if err := p.checkAgents(ctx, dir, plan, s.Agent); err != nil {
 		return "", err
 	}
-	from := cmp.Or(text.If(s.Model != "", "the request"), "--model or the configuration")
+	from := cmp.Or(text.If(s.Model != "" && s.Model != p.opts.Model, "the request"), "--model or the configuration")
 	needed := func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }
 	if unnamed == "" && slices.ContainsFunc(plan.SubTasks, needed) {
 		from = "OpenCode's configuration"
@@ -100,11 +100,10 @@ func (p *Project) lookUpModels(ctx context.Context, plan *boulder.Plan, s boulde
 	for _, entry := range slices.Sorted(maps.Keys(wanted)) {
 		name := boulder.Models(entry).First()
 		if !catalogue.Has(opencode.Model(name)) {
-			provider, _, _ := strings.Cut(name, "/")
-			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", wanted[entry], name, offered(catalogue, provider))
+			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", wanted[entry], name, offered(catalogue, name))
 		}
 		if effort := boulder.Models(entry).Effort(name); lacks(catalogue, name, effort) {
-			return "", usagef("%s names the effort %s, which %s", wanted[entry], effort, efforts(catalogue, name))
+			return "", usagef("%s names the effort %s, which %s", wanted[entry], effort, efforts(catalogue, name, effort))
 		}
 	}
 	return unnamed, p.checkEffort(catalogue, plan, unnamed, effort)
@@ -127,7 +126,7 @@ func (p *Project) named(plan *boulder.Plan, unnamed boulder.Models, from string)
 	for _, s := range plan.SubTasks {
 		errs = append(errs, want(s.Model, fmt.Sprintf("sub-task %q", s.ID)))
 	}
-	errs = append(errs, want(p.throughOpenCode(), "--ledger-model or the configuration"), want(p.cfg.Models.Fallback, "models.fallback"),
+	errs = append(errs, want(p.throughOpenCode(), cmp.Or(p.kept, "--ledger-model or the configuration")), want(p.cfg.Models.Fallback, "models.fallback"),
 		want(boulder.Models(p.cfg.Plan.LookModel), "plan.look_model"))
 	if on, model := p.cfg.Reviews(); on {
 		errs = append(errs, want(boulder.Models(cmp.Or(model, p.Ledger())), "review"))
@@ -155,10 +154,10 @@ func (p *Project) checkEffort(catalogue opencode.Catalogue, plan *boulder.Plan, 
 			switch entry := models.Entries()[i]; {
 			case strings.Contains(entry, "#") || !lacks(catalogue, name, effort):
 			case i == 0:
-				return usagef("%s names the effort %s, which %s", who, effort, efforts(catalogue, name))
+				return usagef("%s names the effort %s, which %s", who, effort, efforts(catalogue, name, effort))
 			case !told[name+"#"+effort]:
 				told[name+"#"+effort] = true
-				p.note("The effort %s is one that %s; while that takes another model's place, its default is used.", effort, efforts(catalogue, name))
+				p.note("The effort %s is one that %s; while that takes another model's place, its default is used.", effort, efforts(catalogue, name, effort))
 			}
 		}
 		if models == "" && effort != "" && effort != boulder.DefaultEffort {
@@ -172,12 +171,14 @@ func lacks(c opencode.Catalogue, model, effort string) bool {
 	return effort != "" && effort != boulder.DefaultEffort && !slices.Contains(c.Efforts[opencode.Model(model)], effort)
 }
 
-// efforts says of a model which efforts it has instead.
-func efforts(c opencode.Catalogue, model string) string {
-	if all := c.Efforts[opencode.Model(model)]; len(all) > 0 {
-		return fmt.Sprintf("%s does not have: it has %s", model, strings.Join(all, ", "))
+// efforts says of a model which efforts it has instead of one that it lacks.
+func efforts(c opencode.Catalogue, model, effort string) string {
+	all := c.Efforts[opencode.Model(model)]
+	if len(all) == 0 {
+		return model + " does not have: it has none"
 	}
-	return model + " does not have: it has none"
+	near := text.Nearest(effort, all)
+	return fmt.Sprintf("%s does not have: it has %s%s", model, strings.Join(all, ", "), text.If(near != "", "; did you mean "+near+"?"))
 }
 
 // Effort returns the effort of models of sub-tasks that are named without one, or "".
@@ -187,7 +188,7 @@ func (p *Project) Effort() string { return cmp.Or(p.opts.Effort, p.cfg.Effort) }
 func (p *Project) agent() string { return cmp.Or(p.opts.Agent, p.cfg.Agent) }
 
 func (p *Project) checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan, agent string) error {
-	wanted := map[string]string{cmp.Or(agent, p.agent()): cmp.Or(text.If(agent != "", "the request"), "--agent or the configuration")}
+	wanted := map[string]string{cmp.Or(agent, p.agent()): cmp.Or(text.If(agent != p.opts.Agent, "the request"), "--agent or the configuration")}
 	for _, s := range plan.SubTasks {
 		if _, ok := wanted[s.Agent]; !ok {
 			wanted[s.Agent] = fmt.Sprintf("sub-task %q", s.ID)
@@ -209,11 +210,20 @@ func (p *Project) checkAgents(ctx context.Context, dir *opencode.Directory, plan
 	return nil
 }
 
-func offered(c opencode.Catalogue, provider string) string {
-	connected := c.Providers()
+// offered says of a model that OpenCode does not have what to use instead.
+func offered(c opencode.Catalogue, name string) string {
+	connected, wanted := c.Providers(), opencode.Model(name)
+	provider, has, near := wanted.ProviderID, slices.Contains(connected, wanted.ProviderID), ""
+	if has {
+		near = text.Prefixed(provider+"/", text.Nearest(wanted.ModelID, modelsAt(c, provider)))
+	} else if other := text.Nearest(provider, connected); slices.Contains(modelsAt(c, other), wanted.ModelID) {
+		near = other + "/" + wanted.ModelID
+	}
 	switch {
-	case slices.Contains(connected, provider):
-		return fmt.Sprintf("`opencode models %s` lists those of %s", provider, provider)
+	case has:
+		return fmt.Sprintf("%s`opencode models %s` lists those of %[2]s", text.If(near != "", "did you mean "+near+"? "), provider)
+	case near != "":
+		return "did you mean " + near + "?"
 	case slices.Contains(c.Missing, provider):
 		return fmt.Sprintf("its configuration defines the provider %s, but it lists no model of it: is a key missing, or is it "+
 			"not in enabled_providers?", provider)
@@ -222,6 +232,16 @@ func offered(c opencode.Catalogue, provider string) string {
 	}
 	return fmt.Sprintf("provider %s is not connected (connected: %s): log in with `opencode auth login`",
 		provider, strings.Join(connected, ", "))
+}
+
+// modelsAt returns the ids of the models of a provider.
+func modelsAt(c opencode.Catalogue, provider string) (ids []string) {
+	for _, m := range c.Models {
+		if m.ProviderID == provider {
+			ids = append(ids, m.ModelID)
+		}
+	}
+	return ids
 }
 
 // Model returns the models that flags or configuration set for sub-tasks that name none, or "".

@@ -19,6 +19,7 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
+	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project/internal/schema"
 	"github.com/bouldermgr/manager/store"
@@ -212,6 +213,16 @@ func (p *Project) Check(ctx context.Context, req *Request) (err error) {
 	}
 	req.Model, err = p.CheckNeeds(ctx, req.Plan, req.Settings, p.Criteria(req.DoneWhen))
 	return err
+}
+
+// CheckTask refuses the settings of a task whose models, agent or OpenCode there are not, before a boulder is made of it. Other
+// faults are left to the run, which waits them out.
+func (p *Project) CheckTask(ctx context.Context, s boulder.Settings) error {
+	_, err := p.checkModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)}, s)
+	if _, bad := errors.AsType[*UsageError](err); bad || errors.Is(err, opencode.ErrNoBinary) {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // CheckNeeds refuses a plan, or the settings of a run that has none yet, with a model or an agent that OpenCode does not

@@ -94,6 +94,7 @@ type Project struct {
 	files      atomic.Pointer[files]
 	base       string                         // HEAD; empty outside git
 	ledgers    boulder.Models                 // of the ledgers; empty: OpenCode chooses it
+	kept       string                         // who names ledgers, if the boulder to resume does
 	completers map[string]providers.Completer // by model of ledgers
 	direct     map[string]bool                // likewise: its provider is called directly, not through OpenCode
 	runner     *executor.Executor

@@ -109,7 +109,7 @@ func TestErrorTellsWhatToDo(t *testing.T) {
 			"check with the provider what the key in OPENAI_API_KEY may use, or choose another model"},
 		{403, "", "Country not supported", "the key is valid but may not do this (403): Country not supported; check with the provider"},
 		{404, "model_not_found", "No such model", "the provider does not have this model, or the key lacks it (404 model_not_found): " +
-			"No such model; check its name (`opencode models` lists what there is) and what the key in OPENAI_API_KEY may use"},
+			"No such model; check its name (`opencode models` lists what there is) and what the key in OPENAI_API_KEY may use, or choose another with --ledger-model"},
 	} {
 		e := providers.Classify(test.status, test.code, test.said, nil, nil)
 		if e.KeyEnv = "OPENAI_API_KEY"; !strings.HasPrefix(e.Error(), test.want) {

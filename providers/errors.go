@@ -103,7 +103,7 @@ func (e *Error) Error() string {
 	case e.Kind == KindAuth && e.KeyEnv != "":
 		todo = "check " + key + " and that it may use this model"
 	case e.UnknownModel():
-		todo = "check its name (`opencode models` lists what there is) and what " + key + " may use"
+		todo = "check its name (`opencode models` lists what there is) and what " + key + " may use, or choose another with --ledger-model"
 	case (e.Kind == KindRateLimit || e.Kind == KindOverloaded) && e.RetryAfter > 0:
 		todo = "try again in " + e.RetryAfter.Round(time.Second).String()
 	}

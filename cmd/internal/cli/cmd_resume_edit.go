@@ -104,7 +104,7 @@ func (a *app) modelFor(d *boulder.Snapshot, edited *boulder.Plan) (model boulder
 	model, effort = a.opts.Model, a.opts.Effort
 	own := func(flag, value string) error {
 		return usagef("--%s %s is for sub-tasks that have no %[1]s of their own, and each one that is left has: "+
-			"edit `%[1]s` in the plan (`manager plan --of %[3]s`)", flag, value, boulder.ShortID(d.Boulder.ID))
+			"edit `%[1]s` in the file that `manager plan --of %[3]s` writes, then `manager resume %[3]s`", flag, value, boulder.ShortID(d.Boulder.ID))
 	}
 	switch {
 	case err != nil:

@@ -98,12 +98,18 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	done := a.project.Criteria(o.doneWhen)
 	ask := &approver{app: a, edit: o.edit, done: done, most: a.project.Budget(a.budget.run), uses: boulder.Settings{Isolation: o.isolation}}
 	ask.setApproval(&req, a.approveReplans)
-	return a.run(ctx, &req, func(*project.State) error {
+	return a.run(ctx, &req, func(st *project.State) error {
 		a.warnOfMissing(ctx, req.Plan)
-		if err := a.project.CheckCriteria(ctx, done, req.Plan); err != nil || req.Plan == nil {
+		err := a.project.CheckCriteria(ctx, done, req.Plan)
+		switch {
+		case err != nil:
 			return err
+		case req.Plan != nil:
+			return o.agree(ctx, ask, &req, path)
+		case st != nil: // else the process that makes the boulder checks it
+			return a.project.CheckTask(ctx, req.Settings)
 		}
-		return o.agree(ctx, ask, &req, path)
+		return nil
 	})
 }
 
