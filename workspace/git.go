@@ -52,12 +52,14 @@ type git struct {
 }
 
 // settings overrule the configuration: no hooks, no daemons, no writes besides those asked for. Filters such as git-lfs
-// stay on; without them, every file that they handle would count as changed.
+// stay on; without them, every file that they handle would count as changed. Files are written by as many processes as there are
+// cores: docs/decisions/0109-warm-copies.md.
 func settings() []string {
 	return []string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.quotePath=off",
 		"-c", "core.splitIndex=false", "-c", "core.safecrlf=false", "-c", "advice.addEmbeddedRepo=false",
 		"-c", "gc.auto=0", "-c", "core.logAllRefUpdates=false", "-c", "maintenance.auto=false",
+		"-c", "checkout.workers=0",
 	}
 }
 
