@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/cmd/internal/view"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project"
@@ -173,6 +174,21 @@ func (w *killWorld) checkUsers() {
 	}
 }
 
+// emptyPool removes the slots that stay for the next run, and checks that nothing else is left to remove.
+func (w *world) emptyPool() {
+	w.t.Helper()
+	stdout, _ := w.run(0, "gc", "--json")
+	var gc view.GC
+	if err := json.Unmarshal([]byte(stdout), &gc); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, left := range gc.Found {
+		if left.Kind != "pool" {
+			w.t.Errorf("left is %+v", left)
+		}
+	}
+}
+
 // checkLanded checks what an isolated boulder landed and left.
 func (w *killWorld) checkLanded() {
 	w.t.Helper()
@@ -184,7 +200,7 @@ func (w *killWorld) checkLanded() {
 	if out, err := refs.Output(); err != nil || string(out) != "refs/heads/main\n" {
 		w.t.Errorf("refs that are left: %q, %v", out, err)
 	}
-	w.run(0, "gc")                                                        // slots stay for the next run
+	w.emptyPool()
 	left, err := filepath.Glob(filepath.Join(w.dir, ".manager", "[ls]*")) // land-*, slots
 	for _, pattern := range []string{"*.lock", "refs/*/*.lock"} {
 		locks, globErr := filepath.Glob(filepath.Join(w.dir, ".git", pattern))

@@ -21,7 +21,7 @@ import (
 	"github.com/bouldermgr/manager/testkit/scriptmodel"
 )
 
-var killSyscalls = flag.Int("kill-syscalls", 4, "how many kills TestKillAtSyscall makes; 0: one at each system call")
+var killSyscalls = flag.Int("kill-syscalls", 5, "how many kills TestKillAtSyscall makes; 0: one at each system call")
 
 // oneThread has a manager land on its first thread, the only one that strace follows: counts of calls repeat then.
 const oneThread = "MANAGER_TEST_ONE_THREAD=1"
@@ -39,12 +39,19 @@ const changing = "openat,write,pwrite64,ftruncate,fsync,fdatasync,fchmod,fchmoda
 const (
 	tenLines  = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
 	allAtOnce = "echo 11 >> ten.txt && mkdir -p new/deep && echo x > new/deep/x && rm -r dir && echo file > dir" +
-		" && rm gone.txt && ln -s ten.txt link && chmod +x run.sh"
+		" && rm gone.txt && ln -s ten.txt link && chmod +x run.sh && mkdir build && echo x > build/out"
+	allAsItWas = `test ! -e build && test -z "$(git status --porcelain)" && echo yes > clean.txt`
 	landedPlan = `
 task: All kinds of changes
 model: scripted/agent
 sub_tasks:
   - {id: all, description: Change all, gates: [test -f new/deep/x]}
+`
+	nextPlan = `
+task: Look around
+model: scripted/agent
+sub_tasks:
+  - {id: look, description: Look around, gates: [test -f clean.txt]}
 `
 )
 
@@ -64,9 +71,11 @@ func newUnlanded(t *testing.T) *unlanded {
 			return acceptAll
 		case req.TurnsSinceUser() > 0:
 			return scriptmodel.Reply{Text: "All is changed."}
+		case strings.Contains(req.FirstUser(), "Look around"):
+			return shell(allAsItWas)
 		}
 		return shell(allAtOnce)
-	}, map[string]string{"plan.yaml": landedPlan, "ten.txt": tenLines, "gone.txt": "gone\n", "dir/a": "a\n", "run.sh": "true\n"})
+	}, map[string]string{"plan.yaml": landedPlan, ".gitignore": "/build\n", "ten.txt": tenLines, "gone.txt": "gone\n", "dir/a": "a\n", "run.sh": "true\n"})
 	writeFile(t, filepath.Join(w.dir, "ten.txt"), "not committed\n"+tenLines)
 	w.run(0, "run", "plan.yaml", "--isolate", w.attached())
 	u := &unlanded{
@@ -239,6 +248,18 @@ func (u *unlanded) conflict() {
 	}
 }
 
+// runNext is another boulder after the landing: in the slots that stay for it is nothing else than the project's files.
+func (u *unlanded) runNext() {
+	plan := filepath.Join(u.t.TempDir(), "next.yaml")
+	writeFile(u.t, plan, nextPlan)
+	if !u.lands() {
+		u.t.Fatal("the results conflict")
+	}
+	u.run(0, "run", plan, "--isolate", u.attached())
+	u.run(0, "land", "--drop")
+	u.wantFiles(u.after)
+}
+
 // kill -9 of the manager at each system call that changes a file while results land. Whatever was written then, they can
 // land or be dropped, and what the user has edited meanwhile is kept.
 func TestKillAtSyscall(t *testing.T) {
@@ -251,7 +272,7 @@ func TestKillAtSyscall(t *testing.T) {
 	follow := []struct {
 		name string
 		then func()
-	}{{"land", u.landAgain}, {"drop", u.drop}, {"edit", u.edit}, {"conflict", u.conflict}}
+	}{{"land", u.landAgain}, {"drop", u.drop}, {"edit", u.edit}, {"conflict", u.conflict}, {"run", u.runNext}}
 	kills := *killSyscalls
 	if kills == 0 {
 		kills = len(moments)
@@ -280,7 +301,7 @@ func TestKillAtSyscall(t *testing.T) {
 // clean checks that a landing has left nothing.
 func (u *unlanded) clean() {
 	u.t.Helper()
-	u.run(0, "gc") // slots stay for the next run
+	u.emptyPool()
 	refs := octest.Git(u.t, u.dir, "for-each-ref", "--format=%(refname)", ":!refs/manager/dropped")
 	left, err := filepath.Glob(filepath.Join(u.dir, ".manager", "[ls]*")) // land*, slots
 	if err != nil || len(left) > 0 || strings.Contains(refs, "refs/manager/") && !strings.Contains(refs, "refs/manager/dropped/") {
