@@ -58,7 +58,7 @@ func TestWhichBoulderIsMeant(t *testing.T) {
 		{listed{items: five}, "01", "01", ""},
 		{listed{items: five}, "x0", "x01", ""},
 		{listed{items: five}, "x", `"x" fits 3 boulders, give more of the id: x01, 01bbx, 01aax`, ""},
-		{listed{items: five}, "bb", `"bb" (see`, ""},
+		{listed{items: five}, "bb", `"bb": see`, ""},
 		{listed{items: five}, "01aaxx", "no such boulder", ""},
 		{listed{items: five[3:]}, "", "01aay", "every boulder here is over"},
 		{listed{items: []store.Item{over, item("b", false, true, false)}}, "", "b", "every boulder"},
