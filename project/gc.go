@@ -92,13 +92,16 @@ func (p *Project) Leftovers(ctx context.Context) (all []Left, warn, err error) {
 
 // Abandoned finds the directories of slots of projects that are gone, or have lost their state. Unless the user has them go, they
 // stay, since such a project may only be away.
-func (p *Project) Abandoned(goes bool) (all []Left) {
-	for of, dirs := range p.AbandonedSlots() {
+func (p *Project) Abandoned(ctx context.Context, goes bool) (all []Left, err error) {
+	gone, err := p.AbandonedSlots(ctx)
+	for of, dirs := range gone {
 		for _, dir := range dirs {
 			l := Left{Kind: "slots", Path: dir, Bytes: workspace.Size(dir)}
 			switch {
 			case workspace.KeepsFiles(dir):
 				l.Stays = keptFiles
+			case goes && workspace.UsedLately(dir, time.Now()):
+				l.Stays = fmt.Sprintf("something in it changed in the last day: %s may have been moved, and be at work", of)
 			case goes:
 				l.remove = func(context.Context) error { return workspace.RemoveAbandoned(dir) }
 			default:
@@ -108,7 +111,7 @@ func (p *Project) Abandoned(goes bool) (all []Left) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Left) int { return cmp.Compare(a.Path, b.Path) })
-	return all
+	return all, err
 }
 
 // pooled lists the slots that wait for the next boulder.

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/internal/statedir"
-	"github.com/bouldermgr/manager/workspace"
 )
 
 // SlotDirs returns the directories in which this project has slots, copies of its files: those of boulders, and those that wait
@@ -25,12 +24,17 @@ func (p *Project) SlotDirs(ctx context.Context) ([]string, error) {
 }
 
 // AbandonedSlots returns the directories of slots of projects that are not there any more, by the projects' directories.
-func (p *Project) AbandonedSlots() map[string][]string {
+func (p *Project) AbandonedSlots(ctx context.Context) (map[string][]string, error) {
 	home, err := p.slotHome()
 	if err != nil {
-		return nil
+		return nil, nil //nolint:nilerr // then there are none
 	}
-	return workspace.Abandoned(home)
+	if p.files.Load() == nil {
+		if err := p.OpenWorkspace(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p.slots().Abandoned(home), nil
 }
 
 // SlotHome returns the directory below which slots are made, and an error that says why none can be made there. It may not be

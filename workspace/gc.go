@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/statedir"
@@ -108,13 +107,7 @@ func (s *Slots) Discard(boulderID string) error {
 		if in.base == "" {
 			continue
 		}
-		slots, _ := fs.Glob(os.DirFS(in.path()), "*.json") // the pattern is valid
-		for _, marker := range slots {
-			if err := os.RemoveAll(tempDir(filepath.Join(in.path(), strings.TrimSuffix(marker, ".json")))); err != nil {
-				return err
-			}
-		}
-		if err := errors.Join(s.removeDir(d, boulderID), s.leave(d)); err != nil {
+		if err := errors.Join(removeTemporary(in.path()), s.removeDir(d, boulderID), s.leave(d)); err != nil {
 			return err
 		}
 	}

@@ -190,6 +190,7 @@ type owner struct {
 	Project string `json:"project"`       // its directory
 	ID      string `json:"manager_slots"` // of its list
 	State   uint64 `json:"state"`         // the inode of its state directory: stays if it is moved, and a copy has another
+	Mount   string `json:"mount"`         // where the disk is mounted that it is on
 }
 
 func ownerOf(path string) (o owner) {
@@ -215,7 +216,7 @@ func readJSON(dir, name string, to any) error {
 
 // owner returns what a directory of this project is to say.
 func (s *Slots) owner(id string) owner {
-	o := owner{Project: s.project.git.dir, ID: id}
+	o := owner{Project: s.project.git.dir, ID: id, Mount: mountOf(s.project.git.dir)}
 	if info, err := os.Lstat(filepath.Join(o.Project, stateDir)); err == nil {
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 			o.State = stat.Ino
@@ -236,20 +237,6 @@ func (s *Slots) owns(path string) bool {
 		return false
 	}
 	return of.Project == mine.Project || of.State == mine.State && listed(of.Project).ID != mine.ID
-}
-
-// Abandoned returns the directories of slots below a home whose projects are gone or do not know of them any more, by the
-// projects' directories.
-func Abandoned(home string) map[string][]string {
-	all := map[string][]string{}
-	owners, _ := fs.Glob(os.DirFS(home), "*/"+ownerFile) // the pattern is valid
-	for _, name := range owners {
-		dir := filepath.Join(home, filepath.Dir(name))
-		if of := ownerOf(dir); filepath.IsAbs(of.Project) && (of.ID == "" || listed(of.Project).ID != of.ID) {
-			all[of.Project] = append(all[of.Project], dir)
-		}
-	}
-	return all
 }
 
 // dirOf returns the directory of a boulder's slots, with the id of its lease; one without a path if it has none.

@@ -246,11 +246,12 @@ func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 		detail += "; kept, since git cannot store some of their files: " + text.OneLine(strings.Join(aside, ", "))
 		do = "take what you need from them, then remove them: nothing else does"
 	}
-	if gone := d.project.AbandonedSlots(); len(gone) > 0 {
+	gone, goneErr := d.project.AbandonedSlots(ctx)
+	err = cmp.Or(err, goneErr)
+	if len(gone) > 0 {
 		dirs := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(gone))...)))
 		detail += "; slots of projects that are not there any more: " + text.OneLine(strings.Join(dirs, ", "))
-		do = cmp.Or(do, "remove them with `manager gc --abandoned`, unless such a project is only away for now, as on a disk that"+
-			" is not mounted")
+		do = cmp.Or(do, "remove them with `manager gc --abandoned`, unless such a project was only moved")
 	}
 	return detail, do, err
 }

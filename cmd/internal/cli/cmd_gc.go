@@ -27,8 +27,8 @@ boulders the sessions in OpenCode, unless they were used since. Transcripts stay
 for a boulder, but only archives its sessions.
 
 Copies of projects that are gone, or whose .manager was removed, are listed. --abandoned removes them as well, in your cache
-directory or below slots.dir: what agents had changed there and no result has is lost. Check first, with --dry-run, that no such
-project is only away for now, as on a disk that is not mounted.`,
+directory or below slots.dir, if nothing in them changed in the last day: what agents had changed there and no result has is lost.
+Check first, with --dry-run, that no such project was only moved: it finds its copies with the next command that needs them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runGC(cmd.Context(), dry, abandoned) },
 	}
 	cmd.Flags().BoolVar(&abandoned, "abandoned", false, "also copies of projects that are gone, or that have lost their state")
@@ -44,7 +44,11 @@ func (a *app) runGC(ctx context.Context, dry, abandoned bool) error {
 	if warn != nil {
 		a.warn("OpenCode was not asked for sessions: %v", warn)
 	}
-	found = append(found, a.project.Abandoned(abandoned)...)
+	gone, err := a.project.Abandoned(ctx, abandoned)
+	if err != nil {
+		return err
+	}
+	found = append(found, gone...)
 	if !dry {
 		found, err = a.removeLeft(ctx, found)
 	}
