@@ -135,6 +135,8 @@ type Conflict struct {
 	Files []string `json:"files"`         // with conflict markers; empty: gates are red
 	With  []string `json:"with"`          // sub-tasks with conflicting results
 	Red   []Gate   `json:"red,omitempty"` // on the combined tree
+	// Since are sub-tasks on the tip whose results made gates of Red red, before this one's came.
+	Since []string `json:"since,omitempty"`
 	// Ignored is what the result's slot has that git ignores: a red gate may need it.
 	Ignored []string `json:"ignored,omitempty"`
 	Tip     string   `json:"tip"` // commit

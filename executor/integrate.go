@@ -132,6 +132,14 @@ func (i *integration) put(ctx context.Context, n int, red []boulder.Gate) error 
 	var back *boulder.Conflict
 	if n < len(i.stack) {
 		back = new(i.conflict(i.stack[n], n, tip, tree, nil, red))
+		if n == 0 {
+			if back.Since, err = i.culprits(ctx, red); err != nil {
+				return err
+			}
+			if len(back.Since) > 0 {
+				back.With = back.Since
+			}
+		}
 	}
 	if n == 0 {
 		err = i.report(*back)
@@ -240,7 +248,8 @@ type wanted struct {
 }
 
 // wanted returns the gates of the tree with the first k results: those of these, and of all earlier sub-tasks and of every
-// combined tree, unless it is a fast-forward to a tree that will not land.
+// combined tree, unless the only result is a fast-forward to a tree that will not land. Of several the first is tested with all
+// gates, too, if those of all are red: else the next would be blamed for it.
 func (i *integration) wanted(k int) (all []wanted) {
 	want := func(of *boulder.SubTask, commands []string) {
 		for _, command := range commands {
@@ -256,7 +265,7 @@ func (i *integration) wanted(k int) (all []wanted) {
 		want(&x.SubTask, x.SubTask.AllGates())
 	}
 	first, last := &i.stack[0].SubTask, i.Last && k == 1+len(i.Then)
-	if k > 1 || first.From != i.tip || len(first.Conflicts) > 0 || last {
+	if len(i.stack) > 1 || first.From != i.tip || len(first.Conflicts) > 0 || last {
 		for j := range i.Earlier {
 			want(&i.Earlier[j], i.Earlier[j].AllGates())
 		}
@@ -303,9 +312,7 @@ func (i *integration) test(ctx context.Context, k int, blames bool) (red []bould
 			return nil, context.Cause(ctx)
 		}
 		if i.ran[key] = g; !known {
-			ran := boulder.NewGateRun(&top.SubTask, top.Turn.Attempt, g)
-			ran.Tree = top.tree
-			if err := i.report(ran); err != nil {
+			if err := i.report(i.gateRun(top, top.tree, g)); err != nil {
 				return nil, err
 			}
 		}

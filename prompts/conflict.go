@@ -60,6 +60,9 @@ func (c *Conflict) text() string {
 		p.add("These files conflict. Resolve every conflict and leave no marker (<<<<<<<, >>>>>>>) behind:" + separator + bullets(names(files)))
 	}
 	p.gates("These commands fail "+where+", and must exit 0:", c.Red, maxGateOutput/max(1, len(c.Red)))
+	if len(c.Since) > 0 {
+		p.add("They do so without your changes already, since the result of " + strings.Join(names(c.Since), ", ") + ": mend that.")
+	}
 	if len(c.Red) > 0 && len(c.Ignored) > 0 {
 		p.add("They ran in a clean copy: the files that git tracks or would track, and what set-up makes. Your directory had more," +
 			" which git ignores, so that it is not part of your result. If a command needs it, have the command make it, or stop" +

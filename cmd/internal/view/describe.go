@@ -537,5 +537,8 @@ func conflictText(c boulder.Conflict) string {
 		}
 		why = "red on the combined files: " + strings.Join(red, "; ")
 	}
+	if len(c.Since) > 0 {
+		return why + ", since the result of " + strings.Join(c.Since, ", ")
+	}
 	return why + text.Prefixed(" (with ", strings.Join(c.With, ", ")) + text.If(len(c.With) > 0, ")")
 }

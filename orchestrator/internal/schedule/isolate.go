@@ -167,6 +167,7 @@ func (c *computing) afterConflict(o *boulder.Open) boulder.Body {
 		reason += ": conflicts in " + strings.Join(conflict.Files, ", ")
 	} else {
 		reason += ": red on " + where + ": " + commands(conflict.Red) +
+			text.Prefixed(", since the result of ", strings.Join(conflict.Since, ", ")) +
 			text.Prefixed(", without what git ignores: ", strings.Join(conflict.Ignored, ", "))
 	}
 	if o.Turn.Conflict == nil {
