@@ -33,10 +33,11 @@ func isAbandoned(dir string, of owner) bool {
 	if err != nil || !info.IsDir() || !statedir.Owned(info) || !filepath.IsAbs(of.Project) {
 		return false
 	}
-	_, err = os.ReadFile(filepath.Join(of.Project, stateDir, slotDirsFile))
+	var l list
+	err = readJSON(filepath.Join(of.Project, stateDir), slotDirsFile, &l)
 	switch {
 	case err == nil:
-		return of.ID == "" || listed(of.Project).ID != of.ID
+		return of.ID == "" || l.ID != of.ID
 	case of.Mount != "" && mountOf(of.Mount) != of.Mount:
 		return false
 	}
