@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 const onOpenCode2 = "\n# OpenCode 2 too: "
 
 // Scripts run the command line on the real OpenCode and, if they are marked, on the stand-in for OpenCode 2. A line for
-// one of them begins with [opencode2] or [!opencode2]. Commands in addition to testscript's:
+// one of them begins with [opencode2] or [!opencode2]. STAND_IN is the stand-in's program in both: MANAGER_OPENCODE leads to
+// it where the real one would prove nothing more, and back to OPENCODE. Commands in addition to testscript's:
 //
 //	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it. The ledgers ask it
 //	              directly unless the script has a configuration: a call through OpenCode takes 0.25 s of CPU time
@@ -77,6 +78,7 @@ func TestScripts(t *testing.T) {
 	}
 	run := func(server *sharedServer, scripts []string) {
 		g := generations[server.generation]
+		g.Env = append(g.Env, "STAND_IN="+generations[shared2.generation].Binary)
 		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel() // else those of OpenCode 2 would wait for the slowest of the others
 			testscript.Run(t, scriptParams(t, scripts, g, server))
@@ -101,6 +103,7 @@ func scriptParams(t *testing.T, scripts []string, g octest.Generation, server *s
 			}
 			env.Vars = scriptmodel.OpenCodeEnv(append(env.Vars, octest.Mark()), home, "http://127.0.0.1:1/v1")
 			env.Vars = append(append(env.Vars, g.Env...), "BUN_JSC_useGC=0") // as in octest.Env
+			env.Setenv("OPENCODE", g.Binary)
 			env.Setenv("MANAGER_OPENCODE", g.Binary)
 			env.Setenv("NO_COLOR", "1")
 			env.Setenv("OPENAI_API_KEY", "sk-planted-in-the-environment")
