@@ -234,6 +234,33 @@ func offered(c opencode.Catalogue, name string) string {
 		provider, strings.Join(connected, ", "))
 }
 
+// Hosted says where a project goes of which [OnlyHosted] holds, if no model is named.
+const Hosted = "no provider of yours is connected, so OpenCode sends what it reads in your project to its own hosted free model"
+
+// OnlyHosted reports whether OpenCode's own provider is the only one. If then no model is configured, OpenCode 1.18.33 silently
+// takes a free one there (opencode/big-pickle).
+func OnlyHosted(c opencode.Catalogue) bool { return slices.Equal(c.Providers(), []string{"opencode"}) }
+
+// GoesToHosted reports whether sub-tasks of a plan name no model, and [OnlyHosted] holds. It does not say what else is wrong.
+func (p *Project) GoesToHosted(ctx context.Context, plan *boulder.Plan, s boulder.Settings) bool {
+	unnamed, err := modelsOf("--model", s.Model, p.opts.Model, p.cfg.Model)
+	if err != nil || unnamed != "" || plan.Model != "" ||
+		!slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return s.Model == "" }) {
+		return false
+	}
+	client, err := p.Client(ctx)
+	if err != nil {
+		return false
+	}
+	dir := client.In(p.dir)
+	catalogue, err := dir.Catalogue(ctx)
+	if err != nil || !OnlyHosted(catalogue) {
+		return false
+	}
+	chosen, err := dir.DefaultModel(ctx)
+	return err == nil && chosen == ""
+}
+
 // modelsAt returns the ids of the models of a provider.
 func modelsAt(c opencode.Catalogue, provider string) (ids []string) {
 	for _, m := range c.Models {

@@ -440,10 +440,6 @@ func (d *doctor) toasts(context.Context) (detail, do string, err error) {
 	return "this OpenCode shows no toasts", "look at the terminal of `manager watch` for its countdowns", nil
 }
 
-// hosted is OpenCode's own provider. If no other is connected and no model configured, OpenCode 1.18.33 silently sends
-// the project's code to a free model there (opencode/big-pickle).
-const hosted = "opencode"
-
 func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 	const login = "log in with `opencode auth login`, or choose with --model PROVIDER/MODEL"
 	if d.dir == nil {
@@ -466,9 +462,8 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 		return "", login, errors.New("OpenCode has no model")
 	case err != nil:
 		return "", "choose another one, as PROVIDER/MODEL", err
-	case chosen == "" && slices.Equal(names, []string{hosted}):
-		return detail + "; no provider of yours is connected, so OpenCode would send your project to its own hosted" +
-			" free model", login, nil
+	case chosen == "" && project.OnlyHosted(catalogue):
+		return detail + "; " + project.Hosted, login, nil
 	case chosen == "":
 		return detail + "; OpenCode chooses for sub-tasks that name none", "", nil
 	}

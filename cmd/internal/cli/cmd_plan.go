@@ -335,6 +335,9 @@ func (a *app) runPlan(ctx context.Context, o *taskFlags, output string, args []s
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
+	if model, _ := a.project.Model(); model == "" && output != "-" {
+		a.project.Warm() // boots while the model plans: the preview asks it where the project goes
+	}
 	req, path := o.request(a, task), a.project.PlanPath()
 	switch output { // before the model is asked
 	case "-":
@@ -456,6 +459,9 @@ func (a *app) preview(
 	}
 	if where, err := a.project.Where(ctx, plan, uses.Isolation, gates); err == nil { // else the run says what is wrong
 		view.Where(o, where)
+	}
+	if a.project.GoesToHosted(ctx, plan, uses) {
+		o.Field(0, "model", project.Hosted+": choose another with --model, or log in with `opencode auth login`")
 	}
 	if all {
 		view.Decided(o, plan, done.Words, done.Checks)
