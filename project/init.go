@@ -45,13 +45,20 @@ func (p *Project) Init(ctx context.Context) (path, slots string, err error) {
 	if err != nil {
 		return path, "", err
 	}
-	if _, slots, err = p.CopiesLack(ctx); err != nil {
+	lacks, slots, err := p.CopiesLack(ctx)
+	if err != nil {
 		p.log.Debug("it is not known what copies lack", "error", err) // doctor and runs say it
+	}
+	example := slots
+	if len(lacks) > 0 && slots == "" { // what builds can go on with
+		if c, _ := p.withMissing(lacks); len(c.Keep) > len(p.cfg.Slots.Keep) {
+			example = slotsText(c)
+		}
 	}
 	file := "# yaml-language-server: $schema=config.schema.json\n# Remove the # before what you want. What counts: manager config show --origin\n\n"
 	for line := range strings.Lines(config.Example) {
-		if slots != "" && strings.HasPrefix(line, "slots:") {
-			line = slots + "   # what copies of this project lack: isolation.md\n"
+		if example != "" && strings.HasPrefix(line, "slots:") {
+			line = example + "   # what copies of this project lack, and may keep: isolation.md\n"
 		}
 		file += text.If(line != "\n", "# ") + line
 	}

@@ -118,10 +118,13 @@ func (p *Project) withMissing(missing []string) (c config.Slots, more bool) {
 
 // slotsLine returns a line of configuration that brings missing files into slots, or "".
 func (p *Project) slotsLine(missing []string) string {
-	c, more := p.withMissing(missing)
-	if !more {
-		return ""
+	if c, more := p.withMissing(missing); more {
+		return slotsText(c)
 	}
+	return ""
+}
+
+func slotsText(c config.Slots) string {
 	var parts []string
 	for _, list := range []struct {
 		key    string

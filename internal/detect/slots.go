@@ -12,7 +12,7 @@ type Slots struct {
 	Copy      []string // patterns of files to copy
 	Setup     []string // commands that make the rest, for `sh -c`, in the project's directory
 	SetupWhen []string // files after whose change these run again
-	Keep      []string // patterns of what they make
+	Keep      []string // patterns of what they make, and of what builds make and can go on with
 }
 
 // installs are directories that a command makes from a file beside them, or above. The first file that is there counts.
@@ -40,7 +40,7 @@ var settings = []string{
 }
 
 // ForSlots says how copies of a project get those of its ignored files that its commands may need: names as git lists them,
-// with a slash after a directory. What builds make, such as target, copies make for themselves.
+// with a slash after a directory. What builds make, such as target, copies make for themselves; Cargo goes on with what is there.
 func ForSlots(project fs.FS, ignored []string) (s Slots) {
 	for _, name := range ignored {
 		name, isDir := strings.CutSuffix(name, "/")
@@ -51,6 +51,7 @@ func ForSlots(project fs.FS, ignored []string) (s Slots) {
 			continue
 		}
 		run, from := installed(project, name)
+		stays := run != "" || path.Base(name) == "target" && isFile(project, path.Join(path.Dir(name), "Cargo.toml"))
 		if run != "" && !slices.Contains(s.Setup, run) {
 			s.Setup, s.SetupWhen = append(s.Setup, run), append(s.SetupWhen, from)
 		}
@@ -58,7 +59,7 @@ func ForSlots(project fs.FS, ignored []string) (s Slots) {
 		if base := path.Base(name); base != "vendor" && base != "bundle" { // those are common names of what is no package of others
 			keep = base
 		}
-		if run != "" && !slices.Contains(s.Keep, keep) {
+		if stays && !slices.Contains(s.Keep, keep) {
 			s.Keep = append(s.Keep, keep)
 		}
 	}
