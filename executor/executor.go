@@ -114,6 +114,7 @@ type Executor struct {
 	cfg      Config
 	tool     session.Offers
 	measured sync.Map // from measuredKey to *measured
+	reloaded sync.Map // the directories of slots, by boulder: OpenCode knows their configuration as it is there
 }
 
 // New validates cfg and fills in the defaults.
@@ -285,6 +286,9 @@ func (t *turn) converse(ctx context.Context, open func(context.Context) error) e
 		t.sub.Close()
 		release()
 	}
+	if err := t.reload(ctx); err != nil {
+		return fault(err)
+	}
 	if t.job.Attempt.SessionID == "" { // before files are compared: OpenCode 1 writes a missing $schema into the project's configuration
 		if _, err := t.dir.DefaultModel(ctx); err != nil {
 			return fault(err)
@@ -314,6 +318,23 @@ func (t *turn) converse(ctx context.Context, open func(context.Context) error) e
 		err = t.follow(ctx)
 	}
 	t.seen.ended = t.cfg.Now()
+	return err
+}
+
+// reload has OpenCode read the configuration of a slot once for each boulder: another boulder may have worked there, with
+// the project's agents and permissions of that time.
+func (t *turn) reload(ctx context.Context) error {
+	if t.place.slot == nil || t.job.Attempt.SessionID != "" {
+		return nil
+	}
+	slot := [2]string{t.job.BoulderID, t.path}
+	if _, done := t.reloaded.Load(slot); done {
+		return nil
+	}
+	err := t.dir.Reload(ctx)
+	if err == nil {
+		t.reloaded.Store(slot, true)
+	}
 	return err
 }
 

@@ -88,6 +88,10 @@ type API interface {
 	// two seconds, which the first prompt saves. OpenCode 2 takes longer after a start, see [AttachConfig].BootTimeout.
 	Catalogue(ctx context.Context) (Catalogue, error)
 
+	// Reload has OpenCode 1 read the directory's configuration again with the next call: it reads it only once. Turns there end.
+	// OpenCode 2 has no such call.
+	Reload(ctx context.Context) error
+
 	// DefaultModel returns the model in the user's configuration, or "": the server then picks a recent or connected one.
 	DefaultModel(ctx context.Context) (string, error)
 

@@ -46,6 +46,10 @@ func (v v1) call(ctx context.Context, r request) error {
 	return v.Client.call(ctx, r)
 }
 
+func (v v1) Reload(ctx context.Context) error {
+	return post(ctx, v, "reload the directory", "/instance/dispose", nil)
+}
+
 func (v v1) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 	body := struct {
 		NewSession

@@ -89,6 +89,8 @@ func v2pages[T any](ctx context.Context, v v2, op, path string, query url.Values
 
 func v2path(sessionID string, rest ...string) string { return "/api" + sessionPath(sessionID, rest...) }
 
+func (v v2) Reload(context.Context) error { return nil }
+
 // endWork interrupts everything on the server, all of it this program's, and waits for the end. A turn that is cut off
 // by its server's end would be resumed by the next background service.
 func (v v2) endWork(ctx context.Context, grace time.Duration) error {
