@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/ledger"
@@ -76,6 +77,17 @@ func turnFault(e *opencode.TurnError, model string) error {
 func waitsInVain(message string, wait time.Duration) bool {
 	kind := ocprovider.ClassifyRetry(message, wait).Kind
 	return kind == providers.KindAuth || kind == providers.KindQuota
+}
+
+// whyWaits says why OpenCode waits before it asks the provider again. What matters comes first, since narrow terminals cut lines: until
+// when a limit lasts, else what failed.
+func whyWaits(next, now time.Time, try int, message string) string {
+	until, why := text.Until(next, now), text.Short(message, 200)
+	switch ocprovider.ClassifyRetry(message, next.Sub(now)).Kind {
+	case providers.KindRateLimit, providers.KindOverloaded:
+		return fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s", until, try, why)
+	}
+	return fmt.Sprintf("no answer from the model's provider (%s): asked again at %s, after try %d", why, until, try)
 }
 
 // retryFault is the error of a turn that was ended because OpenCode kept waiting for its provider.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 	"github.com/bouldermgr/manager/session"
@@ -197,9 +196,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.StatusChanged:
 		t.seen.Busy = t.seen.Busy || own && p.Status.Type != opencode.Idle
 		if p.Status.Type == opencode.Retry && !waitsInVain(p.Status.Message, p.Status.Next.Sub(t.cfg.Now())) {
-			// The time comes first: narrow terminals cut lines.
-			return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
-				text.Until(p.Status.Next, t.cfg.Now()), p.Status.Attempt, text.Short(t.cfg.Redact.Text(p.Status.Message), 200)))
+			return false, t.notice(whyWaits(p.Status.Next, t.cfg.Now(), p.Status.Attempt, t.cfg.Redact.Text(p.Status.Message)))
 		}
 		return own && p.Status.Type == opencode.Idle && t.seen.Busy && t.sawEnd(), nil
 	case opencode.SessionFailed:

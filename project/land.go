@@ -107,7 +107,7 @@ func InFiles(b *boulder.Snapshot) error {
 		return nil
 	}
 	return usagef("boulder %s worked in your files: what it did is in them already, and there is nothing to land%s", boulder.ShortID(head.ID),
-		text.Prefixed(" (it worked there because ", text.If(head.Trunk.InPlace != "", head.Trunk.InPlace+")")))
+		text.If(head.Trunk.InPlace != "", " (why there: "+head.Trunk.InPlace+")"))
 }
 
 // landable returns an error if the results of a boulder cannot land. What a crash left of a landing is removed.

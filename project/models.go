@@ -188,7 +188,7 @@ func (p *Project) Effort() string { return cmp.Or(p.opts.Effort, p.cfg.Effort) }
 func (p *Project) agent() string { return cmp.Or(p.opts.Agent, p.cfg.Agent) }
 
 func (p *Project) checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan, agent string) error {
-	wanted := map[string]string{cmp.Or(agent, p.agent()): cmp.Or(text.If(agent != p.opts.Agent, "the request"), "--agent or the configuration")}
+	wanted := map[string]string{cmp.Or(agent, p.agent()): cmp.Or(text.If(agent != "" && agent != p.opts.Agent, "the request"), "--agent or the configuration")}
 	for _, s := range plan.SubTasks {
 		if _, ok := wanted[s.Agent]; !ok {
 			wanted[s.Agent] = fmt.Sprintf("sub-task %q", s.ID)

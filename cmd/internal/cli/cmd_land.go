@@ -382,6 +382,8 @@ func (a *app) runDiff(ctx context.Context, subTask, how string) error {
 	switch {
 	case a.json:
 		return writeLines(a.Stdout, reports)
+	case len(reports) == 0 && a.project.NoDiffs() != "":
+		a.note("What was changed is not known: %s. What each sub-task says of it: manager report %s", a.project.NoDiffs(), boulder.ShortID(b.Boulder.ID))
 	case len(reports) == 0:
 		a.note("Nothing has been changed yet.")
 	}
