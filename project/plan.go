@@ -19,7 +19,6 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
-	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project/internal/schema"
 	"github.com/bouldermgr/manager/store"
@@ -215,11 +214,11 @@ func (p *Project) Check(ctx context.Context, req *Request) (err error) {
 	return err
 }
 
-// CheckTask refuses the settings of a task whose models, agent or OpenCode there are not, before a boulder is made of it. Other
+// CheckTask refuses the settings of a task whose models or agent there are not, before a boulder is made of it. Other
 // faults are left to the run, which waits them out.
 func (p *Project) CheckTask(ctx context.Context, s boulder.Settings) error {
 	_, err := p.checkModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)}, s)
-	if _, bad := errors.AsType[*UsageError](err); bad || errors.Is(err, opencode.ErrNoBinary) {
+	if _, bad := errors.AsType[*UsageError](err); bad {
 		return err
 	}
 	return context.Cause(ctx)
