@@ -49,6 +49,9 @@ func (e *ConflictError) Error() string {
 	return ErrConflict.Error() + " with " + e.With + ": " + named(names)
 }
 
+// Edits reports whether the user has changed these files, and not what git ignores.
+func (e *ConflictError) Edits() bool { return e.With == yours }
+
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
 const (
@@ -251,7 +254,7 @@ func (s *Slots) hidden(ctx context.Context, root *os.Root, l *landing, changes [
 			continue
 		}
 		refused.Conflicts = append(refused.Conflicts, Conflict{
-			Path: strings.TrimPrefix(c.Path, s.project.prefix), Why: "git ignores it since it landed: remove it, or the rule", By: []string{"the results"},
+			Path: strings.TrimPrefix(c.Path, s.project.prefix), Why: "git ignores it since it landed: remove it, or the rule that ignores it",
 		})
 	}
 	if refused.Conflicts == nil {
@@ -288,17 +291,21 @@ func (s *Slots) spareIgnored(ctx context.Context, root *os.Root, l *landing, cha
 	return s.changes(ctx, l.From, l.To)
 }
 
+// writtenRef ends the name of the ref of what was written with conflicts. Names of sub-tasks have no dot.
+const writtenRef = "tip.written"
+
 // pinFiles makes the commit that [Merged].Written is, with a ref that keeps it for as long as dropped results. If only what
 // stays is left, there is nothing to write.
 func (s *Slots) pinFiles(ctx context.Context, l *landing) (written string, err error) {
-	p, name := s.project, "tip.written" // names of sub-tasks have no dot
+	p, name := s.project, writtenRef
 	if l.Marked != nil {
 		name = "tip.edited"
 		written, err = p.commit(ctx, l.From, l.Base, "The user's files before the landing was undone", time.Unix(0, 0))
 	} else if l.From == l.To {
 		err = &ConflictError{l.Conflicts, yours}
 	} else if written, err = p.commit(ctx, l.From, "", "The user's files before the landing", time.Unix(0, 0)); err == nil {
-		written, err = p.commit(ctx, l.To, written, "The user's files as they were written, with conflicts", time.Unix(0, 0))
+		message := "The user's files as they were written, with conflicts\n\n" + modesTrailer + ": " + l.Modes.String()
+		written, err = p.commit(ctx, l.To, written, message, time.Unix(0, 0))
 	}
 	if err == nil {
 		_, err = p.git.output(ctx, "update-ref", dropped+l.BoulderID+"/"+name, written)

@@ -22,10 +22,13 @@ type clash struct {
 	result string
 }
 
-func newClash(t *testing.T, work, mine func(in repo)) clash {
+func newClash(t *testing.T, work, mine func(in repo), before ...func(in repo)) clash {
 	t.Helper()
 	l := newLine(t, ".gitignore", "*.log\n", "a.txt", "1\n2\n3\n4\n5\n6\n7\n8\n", "b.txt", "b\n", "d/x", "x\n", "bin", "a\x00b")
 	must(t, os.Symlink("a.txt", l.path("link")))
+	for _, change := range before {
+		change(l.repo)
+	}
 	l.commit()
 	var err error
 	l.base, err = l.slots.Base(t.Context(), false, time.Unix(1, 0))

@@ -41,9 +41,12 @@ type landing struct {
 	Conflicts []Conflict `json:"conflicts,omitempty"`
 	Written   string     `json:"written,omitempty"`
 
+	Modes     modes    `json:"modes,omitempty"`   // of the files as they were before
 	BoulderID string   `json:"boulder,omitempty"` // of a merge
 	Marked    []string `json:"marked,omitzero"`   // of [Slots.UndoMerge]: files that had conflict markers; else nil
 	Before    *landing `json:"before,omitempty"`  // an interrupted landing of the same results, which this one completes
+
+	restore modes // of files that come back
 }
 
 const landingFile = "landing.json" // in the state directory
@@ -90,6 +93,9 @@ func (s *Slots) UndoMerge(ctx context.Context, boulderID, written string, marked
 		return Merged{}, s.project.explain(ctx, err, written)
 	}
 	l := &landing{Base: written, Tip: before, Merge: true, BoulderID: boulderID, Marked: append([]string{}, marked...)}
+	if l.restore, err = s.modesOf(ctx, written); err != nil {
+		return Merged{}, err
+	}
 	changes, err := s.deliver(ctx, l, dry)
 	if err == nil && !dry { // nothing is recorded: undone again, it finds that nothing is left to do
 		err = s.EndLanding(written, before)
@@ -121,6 +127,7 @@ func (s *Slots) deliver(ctx context.Context, l *landing, dry bool) (landed []Cha
 	defer root.Close()
 	l.Before = before
 	changes, err := s.compare(ctx, root, l)
+	l.Modes = modesIn(root, changes)
 	if err == nil && len(l.Conflicts) > 0 && !dry {
 		l.Written, err = s.pinFiles(ctx, l)
 	}
@@ -195,6 +202,7 @@ func (s *Slots) land(ctx context.Context, root *os.Root, l *landing, changes []C
 		return unwritten(err, l.Before)
 	}
 	defer p.discard()
+	p.modes = l.restore
 	for _, c := range changes {
 		p.found[c.Path] = look(root, c.Path)
 	}
@@ -290,7 +298,7 @@ func (s *Slots) settle(ctx context.Context, l, wanted *landing) (*landing, error
 		}
 	}
 	if completes {
-		err = s.complete(ctx, root, l.From, l.To)
+		err = s.complete(ctx, root, l.From, l.To, wanted.restore)
 	} else {
 		for ; err == nil && l != nil; l = l.Before {
 			err = s.putBack(ctx, root, l)
@@ -305,14 +313,14 @@ func (s *Slots) settle(ctx context.Context, l, wanted *landing) (*landing, error
 
 // putBack undoes a landing, up to what was under way before it.
 func (s *Slots) putBack(ctx context.Context, root *os.Root, l *landing) error {
-	if err := s.complete(ctx, root, l.To, l.From); err != nil {
+	if err := s.complete(ctx, root, l.To, l.From, l.Modes); err != nil {
 		return err
 	}
 	return s.write(l.Before)
 }
 
-// complete writes the files that are still as in one tree as they are in the other.
-func (s *Slots) complete(ctx context.Context, root *os.Root, from, to string) error {
+// complete writes the files that are still as in one tree as they are in the other, with the modes of those that come back.
+func (s *Slots) complete(ctx context.Context, root *os.Root, from, to string, back modes) error {
 	changes, err := s.changes(ctx, from, to)
 	if err != nil {
 		return err
@@ -329,7 +337,7 @@ func (s *Slots) complete(ctx context.Context, root *os.Root, from, to string) er
 	defer p.discard()
 	p.clean()
 	before.clean()
-	p.changes = nil
+	p.changes, p.modes = nil, back
 	for _, c := range changes {
 		p.found[c.Path] = look(root, c.Path)
 		if sameFile(root, c.Path, before.file(c.Path)) {

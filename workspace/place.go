@@ -155,6 +155,7 @@ type placing struct {
 	leave   func()   // what is to be done when it is gone
 	changes []Change
 	found   map[string]fs.FileInfo // what was in the places when they were compared with a tree; see look
+	modes   modes                  // of files that come back
 	temp    string                 // name of a file beside one that is written: no file of anybody
 	step    func() error           // before each change of a file; nil: nothing
 }
@@ -387,7 +388,7 @@ func (p *placing) write(name string) error {
 	}
 	temp := path.Join(path.Dir(name), p.temp)
 	_ = p.root.Remove(temp)
-	err := copyTo(p.root, p.file(name), temp)
+	err := p.copyTo(name, temp)
 	if err == nil {
 		err = p.begin()
 	}
@@ -404,7 +405,8 @@ func (p *placing) write(name string) error {
 }
 
 // copyTo copies a staged file or link.
-func copyTo(root *os.Root, staged, to string) error {
+func (p *placing) copyTo(name, to string) error {
+	root, staged := p.root, p.file(name)
 	info, err := os.Lstat(staged)
 	if err != nil {
 		return err
@@ -421,10 +423,11 @@ func copyTo(root *os.Root, staged, to string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	mode := p.mode(name, info)
+	out, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Chmod(info.Mode().Perm()), out.Sync(), out.Close())
+	return errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 }
