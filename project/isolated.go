@@ -90,6 +90,11 @@ func (s Slots) TakeBack(ctx context.Context, change boulder.TreeChange) error {
 // overrides the plan, and the plan the configuration. If slots are not possible, the user is told why it runs in
 // place.
 func (p *Project) isolate(ctx context.Context, req *Request) (err error) {
+	if !req.CleanBase {
+		if err := p.checkMarkers(ctx); err != nil {
+			return err
+		}
+	}
 	var plan boulder.Plan
 	if req.Plan != nil {
 		plan = *req.Plan

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -212,6 +213,20 @@ func (p *Project) UndoLanding(ctx context.Context, ref string, dryRun bool) (l L
 		err = p.recordLanding(ctx, &l)
 	}
 	return l, err
+}
+
+// checkMarkers returns an error if the user's files have conflict markers of a landing: what begins with them builds on them.
+func (p *Project) checkMarkers(ctx context.Context) error {
+	if p.files.Load() == nil {
+		return nil // not needed so far, and not opened for this
+	}
+	found, err := p.slots().Unresolved(ctx)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	id := slices.Min(slices.Collect(maps.Keys(found)))
+	return usagef("conflict markers, with which boulder %s landed, are in %s, and what begins now would build on them: resolve them"+
+		" there, or take them out with `manager land --undo %[1]s`", boulder.ShortID(id), text.First(5, found[id]))
 }
 
 // testedTip reports whether all gates are known to be green on the tip. They run now if it was tested only with results that

@@ -31,6 +31,9 @@ import (
 func (p *Project) Plan(
 	ctx context.Context, req boulder.PlanRequest, ask orchestrator.Ask, told func(boulder.Body),
 ) (*boulder.Plan, boulder.Usage, error) {
+	if err := p.checkMarkers(ctx); err != nil {
+		return nil, boulder.Usage{}, err
+	}
 	limits := p.cfg.Limits
 	limits.ResetMax = min(limits.ResetMax, limits.CoolMax)
 	req.Project, req.Task, req.Constraints = p.dir, p.Clean("The task", req.Task)[0], p.Clean("The task", req.Constraints...)

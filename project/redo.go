@@ -194,6 +194,11 @@ func (p *Project) PrepareRedo(ctx context.Context, of *Reading, what Redo) (r *b
 	case anew:
 		r.Anew = err.Error()
 	}
+	if anew || !b.Boulder.Isolated() {
+		if err := p.checkMarkers(ctx); err != nil {
+			return r, err
+		}
+	}
 	if redone.Plan, err = p.editedPlan(b, redone); err != nil {
 		return r, err
 	}

@@ -295,11 +295,24 @@ func (a *app) undoLanding(ctx context.Context, ref string, dryRun bool) error {
 	case id == "":
 		return err
 	case errors.Is(err, workspace.ErrConflict):
-		return fmt.Errorf("undo the landing of boulder %s: you have edited there since: %w; put back or commit these edits, then undo again", boulder.ShortID(id), err)
+		return fmt.Errorf("undo the landing of boulder %s: %w\n\n%s", boulder.ShortID(id), err, undoAdvice(landed.Of.Boulder.Trunk.Landed, err))
 	case err != nil:
 		return fmt.Errorf("undo the landing of boulder %s: %w", boulder.ShortID(id), err)
 	}
 	return a.printLanding(landed, dryRun)
+}
+
+// undoAdvice says what helps an undo that is refused.
+func undoAdvice(landed *boulder.Landed, err error) string {
+	switch conflict, ok := errors.AsType[*workspace.ConflictError](err); {
+	case !ok:
+		return "See to that, then undo again."
+	case !conflict.Edits():
+		return view.Conflicts(conflict.Conflicts) + "Then undo again."
+	default:
+		return fmt.Sprintf("You have edited there since. Keep your version elsewhere, bring back what landed, and undo again: git show %s:%s",
+			project.Short(landed.Written), text.OneLine(conflict.Conflicts[0].Path))
+	}
 }
 
 func (a *app) printUndone(l *project.Landing, dryRun bool) {
