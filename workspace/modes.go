@@ -54,13 +54,13 @@ func (p *placing) mode(name string, staged fs.FileInfo) fs.FileMode {
 	if before, known := p.modes[name]; known && before&executable == is&executable {
 		return before.Perm()
 	}
-	switch perm := is; {
+	switch {
 	case !there:
 		return is
 	case is&executable == 0:
 		return was.Mode().Perm() &^ 0o111
 	default:
-		perm = was.Mode().Perm()
+		perm := was.Mode().Perm()
 		return perm | perm&0o444>>2
 	}
 }
