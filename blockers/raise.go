@@ -103,6 +103,8 @@ func (d *Register) Check(b *boulder.Blocker, s Settlement) (Settlement, error) {
 		return refuse("it has %d characters and may have %d: put it into a file of the project and name that", n, maxAnswer)
 	case s.Allowed && !b.AsksPermission():
 		return refuse("it asks for no permission, so there is none to give: answer it with a text")
+	case !skip && noOption(b.Options, s.Answer):
+		return refuse("there is no option %s, only 1 to %d: if you mean the number, say it in a sentence", s.Answer, len(b.Options))
 	}
 	s.Answer = chosen(b.Options, s.Answer)
 	return s, nil
@@ -135,6 +137,14 @@ func chosen(options []string, answer string) string {
 		return answer
 	}
 	return options[n-1]
+}
+
+// noOption reports whether an answer looks like the number of an option that is not there, and like nothing else: options that have
+// digits themselves, as "5 retries", may be answered with another number.
+func noOption(options []string, answer string) bool {
+	n, err := strconv.Atoi(answer)
+	number := func(option string) bool { return strings.ContainsAny(option, "0123456789") }
+	return err == nil && len(options) > 0 && (n < 1 || n > len(options)) && !slices.ContainsFunc(options, number)
 }
 
 // Standing says who still needs an answer to a blocker.

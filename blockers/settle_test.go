@@ -41,7 +41,7 @@ func TestSettleByNumber(t *testing.T) {
 		options      []string
 		answer, want string
 	}{
-		{[]string{"Red", "Blue"}, " 2\n", "Blue"}, {[]string{"Red", "Blue"}, "0", "0"}, {[]string{"Red", "Blue"}, "3", "3"},
+		{[]string{"Red", "Blue"}, " 2\n", "Blue"}, {[]string{"5 tries", "10 tries"}, "7", "7"}, {[]string{"2", "4", "8"}, "0", "0"},
 		{[]string{"Red", "Blue"}, "2.", "2."}, {nil, "1", "1"}, {[]string{"2", "4", "8"}, "2", "2"}, {[]string{"2", "4", "8"}, "3", "8"},
 		{many, "9", "i"}, {many, "10", "10"}, {many[:10], "10", "j"},
 	} {
@@ -49,6 +49,20 @@ func TestSettleByNumber(t *testing.T) {
 		divert(t, d, question("que_"+id, "Which of "+id+"?", test.options...))
 		if b := settle(t, d, id, answered(test.answer)); b.Answer != test.want {
 			t.Errorf("%q of %q is %q, want %q", test.answer, test.options, b.Answer, test.want)
+		}
+	}
+}
+
+// A number that no option has is a slip, unless the options have numbers themselves. An answer is final, so it is asked again.
+func TestNumberOfNoOption(t *testing.T) {
+	t.Parallel()
+	d := newProject(t).register(t)
+	divert(t, d, question("que_1", "Which colour?", "Red", "Blue"))
+	for _, answer := range []string{"0", "3", "-1", " 7\n", "99999"} {
+		if _, err := d.Settle(t.Context(), "W1", answered(answer)); !errors.Is(err, ErrNoAnswer) ||
+			!strings.Contains(err.Error(), "there is no option "+strings.TrimSpace(answer)+", only 1 to 2") ||
+			mustGet(t, d, "W1").Status != boulder.BlockerPending {
+			t.Errorf("%q: %v", answer, err)
 		}
 	}
 }

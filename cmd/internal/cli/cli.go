@@ -22,6 +22,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/bouldermgr/manager/blockers"
@@ -154,18 +155,7 @@ other has; SUBTASK is an id, or its number: 2 is the one shown as [2].`,
 	}
 	cmd.Flags().BoolVar(&version, "version", false, "show the version")
 	cmd.SetFlagErrorFunc(badFlag)
-	f := cmd.PersistentFlags()
-	f.StringVarP(&a.dir, "directory", "C", "", "work in `DIR`; file arguments are relative to it")
-	f.BoolVar(&a.json, "json", false, "print one JSON object per line on stdout")
-	f.StringVar((*string)(&a.opts.Model), "model", "", "`PROVIDER/MODEL[,...]` for the sub-tasks; each further one while those before it cannot be used")
-	f.StringVar(&a.opts.Effort, "effort", "", "effort `NAME` of models that are named without one (as in PROVIDER/MODEL#NAME)")
-	f.StringVar((*string)(&a.opts.LedgerModel), "ledger-model", "", "`PROVIDER/MODEL[,...]` for planning and judging, likewise")
-	f.StringVar(&a.configFile, "config", "", "read the configuration from `FILE` only")
-	f.StringVar(&a.opts.OpenCode, "opencode", "",
-		"`PATH` of the OpenCode binary (else $MANAGER_OPENCODE, the configuration, $PATH)")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress on stderr")
-	f.BoolVar(&a.noColor, "no-color", false, "no colours (also with $NO_COLOR)")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "more detail on stderr")
+	a.addGlobalFlags(cmd.PersistentFlags())
 	group := func(title string, commands ...*cobra.Command) {
 		cmd.AddGroup(&cobra.Group{ID: title, Title: title})
 		for _, c := range commands {
@@ -208,6 +198,20 @@ other has; SUBTASK is an id, or its number: 2 is the one shown as [2].`,
 	}
 	cmd.AddCommand(newWordsTopic())
 	return cmd
+}
+
+func (a *app) addGlobalFlags(f *pflag.FlagSet) {
+	f.StringVarP(&a.dir, "directory", "C", "", "work in `DIR`; file arguments are relative to it")
+	f.BoolVar(&a.json, "json", false, "print one JSON object per line on stdout")
+	f.StringVar((*string)(&a.opts.Model), "model", "", "`PROVIDER/MODEL[,...]` for the sub-tasks; each further one while those before it cannot be used")
+	f.StringVar(&a.opts.Effort, "effort", "", "effort `NAME` of models that are named without one (as in PROVIDER/MODEL#NAME)")
+	f.StringVar((*string)(&a.opts.LedgerModel), "ledger-model", "", "`PROVIDER/MODEL[,...]` for planning and judging, likewise")
+	f.StringVar(&a.configFile, "config", "", "read the configuration from `FILE` only")
+	f.StringVar(&a.opts.OpenCode, "opencode", "",
+		"`PATH` of the OpenCode binary (else $MANAGER_OPENCODE, the configuration, $PATH)")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress on stderr")
+	f.BoolVar(&a.noColor, "no-color", false, "no colours (also with $NO_COLOR)")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "more detail on stderr")
 }
 
 // prepare runs before every command.

@@ -27,8 +27,8 @@ func (a *app) newBlockersAnswerCmd() *cobra.Command {
 		Use:   "answer [flags] ID [\"TEXT\" | -]",
 		Short: "Answer a blocker",
 		Long: `Answers a blocker, once. Its sub-task continues with the answer in its next prompt: at once if a process runs the
-boulder, else with ` + "`manager resume`" + `. The number of an option that is shown means that option. With - the text, of at most
-4,000 characters, is read from stdin.`,
+boulder, else with ` + "`manager resume`" + `. The number of an option that is shown means that option; a number that none has is
+refused, unless options have numbers themselves. With - the text, of at most 4,000 characters, is read from stdin.`,
 		Example: `  manager blockers answer B7 "Use bcrypt, cost 12"
   manager blockers answer B8 --allow
   manager blockers answer B9 - < decision.md`,
