@@ -80,14 +80,14 @@ func TestClarify(t *testing.T) {
 	}
 }
 
-// The number of a shown option selects it, as the screen says; another number is a text.
+// The number of a shown option selects it, as the screen says; one that no option has is asked again.
 func TestClarifyByNumber(t *testing.T) {
 	t.Parallel()
-	for typed, want := range map[string]string{"2": "classes", "4": "4", "2 of them": "2 of them"} {
+	for typed, want := range map[string]string{"2": "classes", "2 of them": "2 of them"} {
 		project := blockedSample(t)
-		screen := walk(t, project, "B1 W1 B2 B3", nil, "", "", typed, "")
+		screen := walk(t, project, "B1 W1 B2 B2 B3", nil, "", "", "4", typed, "")
 		checkTexts(t, "the screen", []string{
-			"option 2: classes", "a number: that option", "Answered B2" + text.If(want == "classes", ": classes") + `. "theme" still waits`,
+			"option 2: classes", "a number: that option", "there is no option 4, only 1 to 3", "Answered B2" + text.If(want == "classes", ": classes") + `. "theme" still waits`,
 		}, nil, screen)
 		if got := statusOf(t, project)["B2"]; got != "answered: "+want {
 			t.Errorf("%q: B2 is %q", typed, got)
